@@ -1,0 +1,235 @@
+"""What looks like a regime and is none: ruled out before one is named (in order of `ARTEFACTS`).
+
+Comes in: the evidence of one batch. Goes out: findings, each with its numbers; those of severity
+"void" replace the verdict. Knows neither meaning nor advice.
+"""
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+from ragen_diag import thresholds as cuts
+from ragen_diag.evidence import BatchEvidence
+from ragen_diag.findings import Finding
+from ragen_diag.metrics.information import UNITS
+from ragen_diag.metrics.metric import Metric
+from ragen_diag.metrics.text import entropy_of_cap
+from ragen_diag.thresholds import side, threshold
+
+ZSCORES = ("mi_zscore", "mi_zscore_ema", "mi_zscore_seq", "mi_zscore_ema_seq")
+
+
+def find_artefacts(evidence: BatchEvidence) -> list[Finding]:
+    """All artefacts of a batch, in the order in which they are ruled out."""
+    return [found for rule in _RULES if (found := rule(evidence)) is not None]
+
+
+def usable(metrics: Mapping[str, Metric]) -> dict[str, Metric]:
+    """The metrics as they may be reported: model metrics withheld where the rows with a valid
+    reasoning span are a minority, z-scores marked where the marginal std is under its floor."""
+    rate, std = (_value(metrics, name) for name in ("valid_thinking_rate", "marginal_std"))
+    if rate is not None and _below(rate, cuts.VALID_THINKING_WITHHELD):
+        return withhold(metrics, f"only {rate:.1%} of responses have valid reasoning")
+    if std is None or not _below(std, cuts.STD_FLOOR):
+        return dict(metrics)
+    reason = f"unreliable: marginal std {std:.2g} is under {cuts.STD_FLOOR} nats/token"
+    marked = {name: replace(metrics[name], reason=reason) for name in ZSCORES if name in metrics}
+    return {**metrics, **marked}
+
+
+def withhold(metrics: Mapping[str, Metric], reason: str) -> dict[str, Metric]:
+    """The metrics with every one that a model measured undefined for `reason`."""
+    return {
+        name: Metric.undefined(reason, unit=metric.unit, n=metric.n) if name in UNITS else metric
+        for name, metric in metrics.items()
+    }
+
+
+def _value(metrics: Mapping[str, Metric], name: str) -> float | None:
+    return metrics[name].value if name in metrics else None
+
+
+def _below(value: float, cut: float) -> bool:
+    return side(value, value, cut) == "below"
+
+
+def _insufficient_data(evidence: BatchEvidence) -> Finding | None:
+    scoring = evidence.scoring
+    if scoring is None:
+        return None
+    enough = scoring.prompts >= cuts.MIN_PROMPTS and scoring.scored_rows >= cuts.MIN_SCORED_ROWS
+    # Rows that are few because the policy lost its format are told as that, not as a small dump.
+    lost = evidence.rows >= cuts.MIN_SCORED_ROWS and _format_collapse(evidence) is not None
+    if enough or lost:
+        return None
+    return Finding(
+        code="insufficient_data",
+        severity="void",
+        message=(
+            f"{scoring.scored_rows} scored rows of {scoring.prompts} distinct prompts; a verdict"
+            f" needs {cuts.MIN_SCORED_ROWS} rows of {cuts.MIN_PROMPTS} prompts."
+        ),
+        evidence={
+            "scored_rows": scoring.scored_rows,
+            "prompts": scoring.prompts,
+            "min_scored_rows": cuts.MIN_SCORED_ROWS,
+            "min_prompts": cuts.MIN_PROMPTS,
+        },
+    )
+
+
+def _format_collapse(evidence: BatchEvidence) -> Finding | None:
+    rate = evidence.metrics.get("valid_thinking_rate")
+    if rate is None or rate.value is None or not _below(rate.value, cuts.VALID_THINKING):
+        return None
+    return Finding(
+        code="format_collapse",
+        severity="void",
+        message=(
+            f"{rate.value:.1%} of responses have a closed, non-empty reasoning span;"
+            f" below {cuts.VALID_THINKING:.0%} the rest do not speak for the policy."
+        ),
+        evidence={
+            "valid_thinking_rate": rate.value,
+            "low": rate.low,
+            "high": rate.high,
+            "threshold": cuts.VALID_THINKING,
+        },
+    )
+
+
+def _truncated(evidence: BatchEvidence) -> Finding | None:
+    share = evidence.value("truncated_share")
+    if share is None or _below(share, cuts.TRUNCATED_SHARE):
+        return None
+    return Finding(
+        code="truncated",
+        severity="void",
+        message=f"{share:.1%} of responses end at the length cap, so metrics describe prefixes.",
+        evidence={
+            "truncated_share": share,
+            "threshold": cuts.TRUNCATED_SHARE,
+            "how": evidence.truncation_how,
+        },
+    )
+
+
+def _degenerate_repetition(evidence: BatchEvidence) -> Finding | None:
+    share = evidence.value("repetition")
+    if share is None or _below(share, cuts.REPETITION):
+        return None
+    return Finding(
+        code="degenerate_repetition",
+        severity="void",
+        message=f"{share:.1%} of the 4-grams of a response repeat an earlier one, on average.",
+        evidence={"repetition": share, "threshold": cuts.REPETITION},
+    )
+
+
+def _garbled_text(evidence: BatchEvidence) -> Finding | None:
+    entropy = evidence.value("conditional_entropy_est")
+    before = (evidence.baseline or {}).get("conditional_entropy_est")
+    vocabulary = evidence.scoring.used_vocabulary if evidence.scoring else 0
+    reasons = []
+    of_cap = None if entropy is None else entropy_of_cap(entropy, vocabulary)
+    if of_cap is not None and of_cap > cuts.ENTROPY_OF_CAP:
+        reasons.append(
+            f"entropy per token is {of_cap:.1%} of the log of the {vocabulary} tokens in use"
+        )
+    if entropy is not None and before is not None and before.value is not None:
+        limit = max(cuts.ENTROPY_OVER_BASELINE * before.value, cuts.ENTROPY_EXPLODED)
+        if entropy > limit:
+            reasons.append(
+                f"entropy per token is {entropy:.3g} nats against a baseline of {before.value:.3g}"
+            )
+    if not _below(evidence.replacement_share, cuts.REPLACEMENT_SHARE):
+        reasons.append(f"{evidence.replacement_share:.1%} of characters are U+FFFD")
+    if not reasons:
+        return None
+    return Finding(
+        code="garbled_text",
+        severity="void",
+        message=f"The text is garbled: {'; '.join(reasons)}.",
+        evidence={
+            "conditional_entropy_est": entropy,
+            "entropy_of_log_vocabulary": of_cap,
+            "used_vocabulary": vocabulary,
+            "baseline_entropy": before.value if before else None,
+            "replacement_share": evidence.replacement_share,
+            "script_mix": evidence.script_mix,
+            "threshold_of_log_vocabulary": cuts.ENTROPY_OF_CAP,
+            "threshold_over_baseline": cuts.ENTROPY_OVER_BASELINE,
+            "threshold_replacement_share": cuts.REPLACEMENT_SHARE,
+        },
+    )
+
+
+def _scorer_mismatch(evidence: BatchEvidence) -> Finding | None:
+    gap = evidence.value("rollout_logprob_gap")
+    scoring = evidence.scoring
+    if gap is None or scoring is None:
+        return None
+    if abs(gap) <= max(cuts.MISMATCH_WARNING, scoring.noise_per_token):
+        return None
+    return Finding(
+        code="scorer_mismatch",
+        severity="void" if abs(gap) > cuts.MISMATCH_VOID else "warning",
+        message=(
+            f"The scorer's log-probabilities differ from the dump's by {gap:+.3g} nats/token"
+            f" (median), beyond a noise of {scoring.noise_per_token:.2g}."
+        ),
+        evidence={
+            "median_gap": gap,
+            "p99_absolute_gap": scoring.rollout_gap_p99,
+            "noise_per_token": scoring.noise_per_token,
+            "retokenised_rows": scoring.retokenised,
+            "threshold_warning": cuts.MISMATCH_WARNING,
+            "threshold_void": cuts.MISMATCH_VOID,
+        },
+    )
+
+
+def _numeric_noise(evidence: BatchEvidence) -> Finding | None:
+    scoring = evidence.scoring
+    if scoring is None:
+        return None
+    noise, close = scoring.noise_per_response, scoring.rows_within_noise
+    mi_seq, log_prompts = evidence.value("mi_seq_estimate"), evidence.value("mi_upper_bound")
+    distance = math.inf
+    if mi_seq is not None and log_prompts is not None:
+        cut = threshold("mi_seq_estimate", log_prompts, evidence.baseline)
+        distance = abs(mi_seq - cut.value)
+    void = noise > distance
+    many = close is not None and close > cuts.NOISE_ROWS and noise > cuts.NOISE_FLOOR
+    if not (void or many):
+        return None
+    message = (
+        f"Numeric noise of {noise:.2g} nats/response exceeds the {distance:.2g} by which"
+        " mi_seq_estimate misses its threshold."
+        if void
+        else f"{close:.1%} of responses have their two best prompts closer than the numeric noise"
+        f" of {noise:.2g} nats/response."
+    )
+    return Finding(
+        code="numeric_noise",
+        severity="void" if void else "warning",
+        message=message,
+        evidence={
+            "noise_per_response": noise,
+            "distance_to_threshold": distance if math.isfinite(distance) else None,
+            "rows_within_noise": close,
+            "threshold_rows": cuts.NOISE_ROWS,
+            "noise_floor": cuts.NOISE_FLOOR,
+        },
+    )
+
+
+_RULES: tuple[Callable[[BatchEvidence], Finding | None], ...] = (
+    _insufficient_data,
+    _format_collapse,
+    _truncated,
+    _degenerate_repetition,
+    _garbled_text,
+    _scorer_mismatch,
+    _numeric_noise,
+)

@@ -1,0 +1,227 @@
+"""The files of a Hugging Face checkpoint folder, checked and fingerprinted before torch starts.
+
+Minutes of loading end in a riddle when a shard was cut short or a file is a Git LFS pointer; here
+they end at once, in one line. Reads safetensors headers, never tensors, and no pickle.
+"""
+
+import hashlib
+import json
+import struct
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ragen_diag.errors import CheckpointError
+
+TOKENIZER_FILES = (
+    "tokenizer.json",
+    "tokenizer.model",
+    "spiece.model",
+    "vocab.json",
+    "vocab.txt",
+    "tekken.json",
+    "*.tiktoken",
+)
+DTYPES = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16"}
+CAUSAL_HEADS = ("ForCausalLM", "LMHeadModel")
+LFS_POINTER = b"version https://git-lfs"
+MAX_HEADER = 100_000_000
+"""Bytes; the format's own limit."""
+
+
+@dataclass(frozen=True)
+class CheckpointFiles:
+    """A folder that can be loaded as it stands.
+
+    `fingerprint` is a sha256 over names, sizes and contents of weights, config.json and
+    tokenizer.json. `stored_dtype` is that of most weight bytes. `max_length` is the largest
+    number of positions, None where the model has no such limit.
+    """
+
+    path: Path
+    weights: tuple[Path, ...]
+    fingerprint: str
+    stored_dtype: str
+    max_length: int | None
+
+
+def read_folder(path: Path, *, tokenizer: str | None = None) -> CheckpointFiles:
+    """Check every file that loading will need.
+
+    Raises:
+        CheckpointError: config.json, a shard or the tokenizer is missing; a file is empty, cut
+            short or a Git LFS pointer; the model asks for remote code, is quantised, or is no
+            text-only causal language model.
+    """
+    config = _read_json(path / "config.json")
+    _check_config(path, config)
+    weights = _weights(path)
+    headers = [_header(file) for file in weights]
+    _check_index(path, weights, headers)
+    _check_tokenizer(path, tokenizer)
+    return CheckpointFiles(
+        path=path,
+        weights=tuple(weights),
+        fingerprint=_fingerprint([*weights, path / "config.json", path / "tokenizer.json"]),
+        stored_dtype=_stored_dtype(path, headers),
+        max_length=_max_length(config),
+    )
+
+
+def _read_json(file: Path) -> dict[str, Any]:
+    if not file.is_file():
+        raise CheckpointError(
+            f"{file.parent}: no {file.name} beside the weights; copy it from the base"
+        )
+    try:
+        value = json.loads(file.read_bytes())
+    except ValueError as error:
+        raise CheckpointError(f"{file}: not readable as JSON ({error}); copy it again") from error
+    if not isinstance(value, dict):
+        raise CheckpointError(f"{file}: holds no JSON object; copy it again")
+    return value
+
+
+def _check_config(path: Path, config: dict[str, Any]) -> None:
+    _refuse_remote_code(path / "config.json", config)
+    heads = [str(name) for name in config.get("architectures") or ()]
+    if any(key in config for key in ("vision_config", "audio_config")):
+        raise CheckpointError(
+            f"{path}: a vision or audio language model ({', '.join(heads)}); its placeholders are "
+            "not what it saw, so it is not scored; leave --ckpt out for what needs no model"
+        )
+    if config.get("is_encoder_decoder") or (
+        heads and not any(head.endswith(CAUSAL_HEADS) for head in heads)
+    ):
+        raise CheckpointError(
+            f"{path}: {', '.join(heads) or 'an encoder-decoder'} is no causal language model; "
+            "give the policy's checkpoint, not that of a critic or reward model"
+        )
+    if config.get("quantization_config"):
+        method = config["quantization_config"].get("quant_method", "unknown method")
+        raise CheckpointError(
+            f"{path}: quantised weights ({method}), not the policy that was trained; "
+            "give the checkpoint they were made from"
+        )
+
+
+def _refuse_remote_code(file: Path, config: dict[str, Any]) -> None:
+    if config.get("auto_map"):
+        raise CheckpointError(
+            f"{file}: asks for code of its own (auto_map), which is never run; "
+            "if transformers knows the architecture by itself, take auto_map out of a copy"
+        )
+
+
+def _weights(path: Path) -> list[Path]:
+    """The files that transformers will read: model.safetensors, else all that the index names."""
+    single, index = path / "model.safetensors", path / "model.safetensors.index.json"
+    if single.is_file():
+        return [single]
+    shards = sorted(path.glob("model-*-of-*.safetensors"))
+    if not index.is_file():
+        problem = f"{len(shards)} shards but no {index.name}" if shards else "no model.safetensors"
+        raise CheckpointError(f"{path}: {problem}; copy the whole folder again")
+    names = sorted(set(_read_json(index).get("weight_map", {}).values()))
+    missing = [name for name in names if not (path / name).is_file()]
+    if missing or not names:
+        raise CheckpointError(
+            f"{path}: {len(missing)} of {len(names)} shards named by {index.name} are missing"
+            f"{': ' + missing[0] if missing else ''}; copy the whole folder again"
+        )
+    return [path / name for name in names]
+
+
+def _header(file: Path) -> dict[str, Any]:
+    """Tensor name -> dtype, shape, offsets of a safetensors file, which must be all there."""
+    _refuse_pointer(file)
+    size = file.stat().st_size
+    with file.open("rb") as stream:
+        length = struct.unpack("<Q", stream.read(8))[0] if size >= 8 else MAX_HEADER + 1
+        text = stream.read(length) if length <= min(size, MAX_HEADER) else b""
+    damaged = CheckpointError(f"{file}: not a whole safetensors file ({size} bytes); copy it again")
+    try:
+        header = json.loads(text)
+        header.pop("__metadata__", None)
+        end = max((tensor["data_offsets"][1] for tensor in header.values()), default=0)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise damaged from error
+    if 8 + length + end != size or not header:
+        raise damaged
+    return dict(header)
+
+
+def _refuse_pointer(file: Path) -> None:
+    with file.open("rb") as stream:
+        if stream.read(len(LFS_POINTER)) == LFS_POINTER:
+            raise CheckpointError(f"{file}: a Git LFS pointer, not the file; run git lfs pull")
+
+
+def _check_index(path: Path, weights: list[Path], headers: list[dict[str, Any]]) -> None:
+    if len(weights) == 1 and weights[0].name == "model.safetensors":
+        return
+    held = {file.name: header for file, header in zip(weights, headers, strict=True)}
+    weight_map = _read_json(path / "model.safetensors.index.json")["weight_map"]
+    lost = [name for name, file in weight_map.items() if name not in held[file]]
+    if lost:
+        raise CheckpointError(
+            f"{path}: {len(lost)} weights are not in the shards that the index names, first "
+            f"{lost[0]}; shards of two checkpoints may be mixed: copy the whole folder again"
+        )
+
+
+def _check_tokenizer(path: Path, tokenizer: str | None) -> None:
+    if tokenizer is not None:
+        return
+    files = [file for name in TOKENIZER_FILES for file in path.glob(name)]
+    for file in files:
+        _refuse_pointer(file)
+    if not files:
+        raise CheckpointError(f"{path}: no tokenizer files; name the base model's with --tokenizer")
+    if (path / "tokenizer.json").is_file():
+        _read_json(path / "tokenizer.json")
+    if (path / "tokenizer_config.json").is_file():
+        settings = _read_json(path / "tokenizer_config.json")
+        _refuse_remote_code(path / "tokenizer_config.json", settings)
+
+
+def _stored_dtype(path: Path, headers: list[dict[str, Any]]) -> str:
+    size: Counter[str] = Counter()
+    for header in headers:
+        for tensor in header.values():
+            start, end = tensor["data_offsets"]
+            size[tensor["dtype"]] += end - start
+    name = size.most_common(1)[0][0]
+    if name not in DTYPES:
+        raise CheckpointError(
+            f"{path}: weights are stored as {name}, which is quantised; "
+            "give the checkpoint they were made from"
+        )
+    return DTYPES[name]
+
+
+def _max_length(config: dict[str, Any]) -> int | None:
+    """Positions the model was made for; None for alibi and recurrent models."""
+    if config.get("alibi"):
+        return None
+    length = config.get("max_position_embeddings") or config.get("n_positions")
+    scaling = config.get("rope_parameters") or config.get("rope_scaling") or {}
+    original = scaling.get("original_max_position_embeddings")
+    factor = scaling.get("factor")
+    if length and original and factor:
+        # yarn as Qwen2.5 states it: the table's length is the original one, the factor stretches.
+        return max(int(length), int(original * factor))
+    return int(length) if length else None
+
+
+def _fingerprint(files: list[Path]) -> str:
+    digest = hashlib.sha256()
+    for file in files:
+        if not file.is_file():
+            continue
+        digest.update(f"{file.name}\0{file.stat().st_size}\0".encode())
+        with file.open("rb") as stream:
+            while block := stream.read(1 << 20):
+                digest.update(block)
+    return digest.hexdigest()

@@ -1,0 +1,209 @@
+"""`ragen-diag analyze`: one step, scored, measured, judged and written out."""
+
+import sys
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ragen_diag.errors import UsageError
+from ragen_diag.settings import ReasoningTags, Settings
+
+_MODEL = "Model"
+_OUTPUT = "Output"
+_STATISTICS = "Statistics"
+_DEFAULTS = Settings()
+
+
+class Dtype(StrEnum):
+    """Arithmetic of the forward pass."""
+
+    auto = "auto"
+    float32 = "float32"
+    bfloat16 = "bfloat16"
+    float16 = "float16"
+
+
+class CompatFormula(StrEnum):
+    """Whose formula the per-token metrics follow."""
+
+    none = "none"
+    ragen = "ragen"
+
+
+class PlotFormat(StrEnum):
+    """File format of the plots."""
+
+    svg = "svg"
+    png = "png"
+
+
+def analyze(
+    dump: Annotated[
+        list[Path], typer.Argument(help="Rollout dump: files or folders.", show_default=False)
+    ],
+    ckpt: Annotated[
+        str | None,
+        typer.Option(
+            help="Checkpoint: a folder, a bare name such as step_400 that is looked up beside the"
+            " dump, or a Hub id. Without it only what needs no model is measured.",
+            show_default=False,
+        ),
+    ] = None,
+    step: Annotated[
+        int | None,
+        typer.Option(help="Training step; default: the checkpoint's.", show_default=False),
+    ] = None,
+    reward: Annotated[
+        str | None,
+        typer.Option(help="Reward column or component to use.", show_default=False),
+    ] = None,
+    reasoning_tags: Annotated[
+        str,
+        typer.Option(
+            help="Tags around the reasoning, as OPEN,CLOSE; 'auto' finds them, 'none' scores the"
+            " whole response."
+        ),
+    ] = "auto",
+    limit: Annotated[
+        int | None,
+        typer.Option(min=2, help="Use at most N distinct prompts, drawn by --seed."),
+    ] = None,
+    baseline: Annotated[
+        Path | None,
+        typer.Option(help="result.json of a good step: thresholds become relative to it."),
+    ] = None,
+    revision: Annotated[
+        str | None, typer.Option(rich_help_panel=_MODEL, help="Revision of a Hub checkpoint.")
+    ] = None,
+    tokenizer: Annotated[
+        str | None,
+        typer.Option(rich_help_panel=_MODEL, help="Tokenizer, if the checkpoint has none."),
+    ] = None,
+    dtype: Annotated[
+        Dtype, typer.Option(rich_help_panel=_MODEL, help="auto is float32 on a CPU.")
+    ] = Dtype.auto,
+    device: Annotated[
+        str, typer.Option(rich_help_panel=_MODEL, help="auto, cpu, cuda, cuda:1, mps.")
+    ] = _DEFAULTS.device,
+    batch_tokens: Annotated[
+        int | None,
+        typer.Option(min=1, rich_help_panel=_MODEL, help="Padded tokens per forward pass."),
+    ] = None,
+    temperature: Annotated[
+        float,
+        typer.Option(
+            min=1e-3, rich_help_panel=_MODEL, help="Divides the logits before the softmax."
+        ),
+    ] = _DEFAULTS.temperature,
+    compat: Annotated[
+        CompatFormula,
+        typer.Option(
+            rich_help_panel=_STATISTICS,
+            help="'ragen': per-token metrics by the public implementation's formula.",
+        ),
+    ] = CompatFormula.none,
+    resamples: Annotated[
+        int,
+        typer.Option(
+            min=100, rich_help_panel=_STATISTICS, help="Bootstrap resamples and permutations."
+        ),
+    ] = _DEFAULTS.resamples,
+    seed: Annotated[
+        int, typer.Option(rich_help_panel=_STATISTICS, help="Seed of every random draw.")
+    ] = _DEFAULTS.seed,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--out",
+            "-o",
+            rich_help_panel=_OUTPUT,
+            help="Output folder; default: ragen-diag-out/RUN/CHECKPOINT.",
+            show_default=False,
+        ),
+    ] = None,
+    force: Annotated[
+        bool,
+        typer.Option("--force", rich_help_panel=_OUTPUT, help="Replace results of other inputs."),
+    ] = False,
+    json: Annotated[
+        bool,
+        typer.Option(
+            "--json", rich_help_panel=_OUTPUT, help="Print result.json instead of the verdict."
+        ),
+    ] = False,
+    plot_format: Annotated[
+        PlotFormat, typer.Option(rich_help_panel=_OUTPUT, help="Format of the plot files.")
+    ] = PlotFormat.svg,
+    quiet: Annotated[
+        bool, typer.Option("--quiet", "-q", rich_help_panel=_OUTPUT, help="No progress.")
+    ] = False,
+) -> None:
+    """Score one step's rollouts with its checkpoint, measure, judge and report.
+
+    Example: ragen-diag analyze run.parquet --ckpt step_400
+    """
+    settings = Settings(
+        step=step,
+        reward=reward,
+        reasoning_tags=_parse_tags(reasoning_tags),
+        limit=limit,
+        revision=revision,
+        tokenizer=tokenizer,
+        dtype=dtype.value,
+        device=device,
+        batch_tokens=batch_tokens,
+        temperature=temperature,
+        compat=compat.value,
+        resamples=resamples,
+        seed=seed,
+    )
+    try:
+        _run(dump, ckpt, settings, baseline, out, force, json, plot_format.value, quiet)
+    except KeyboardInterrupt:
+        sys.stderr.write("interrupted: nothing was written\n")
+        raise typer.Exit(130) from None
+
+
+def _run(
+    dump: list[Path],
+    ckpt: str | None,
+    settings: Settings,
+    baseline: Path | None,
+    out: Path | None,
+    force: bool,
+    json: bool,
+    plot_format: str,
+    quiet: bool,
+) -> None:
+    # Imported here so that --help and --version need neither torch nor matplotlib.
+    from ragen_diag.cli.progress import Progress
+    from ragen_diag.pipeline import analyze as run
+    from ragen_diag.report.folder import default_folder, write_folder
+    from ragen_diag.report.terminal import print_verdict
+    from ragen_diag.result import read_result
+
+    reference = read_result(baseline) if baseline is not None else None
+    with Progress(quiet=quiet) as progress:
+        product = run(dump, ckpt, settings=settings, baseline=reference, observer=progress)
+    folder = out or default_folder(product.result)
+    write_folder(product, folder, force=force, plot_format=plot_format)
+    if json:
+        sys.stdout.write(product.result.to_json())
+    else:
+        print_verdict(product.result, folder)
+
+
+def _parse_tags(text: str) -> ReasoningTags:
+    if text == "auto":
+        return "auto"
+    if text == "none":
+        return "none"
+    opening, comma, closing = text.partition(",")
+    if not comma or not opening.strip() or not closing.strip():
+        raise UsageError(
+            f"--reasoning-tags {text!r}: give both tags as OPEN,CLOSE (for example"
+            " '<think>,</think>'), or auto, or none"
+        )
+    return opening.strip(), closing.strip()

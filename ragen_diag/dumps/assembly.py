@@ -1,0 +1,199 @@
+"""One file's draft -> rows of the canonical table, every value in its type.
+
+What had to be repaired is flagged on the row. Knows neither formats nor dialects.
+"""
+
+from collections.abc import Callable, Mapping
+
+import polars as pl
+
+from ragen_diag.dumps import columns
+from ragen_diag.dumps.dialect import Draft
+from ragen_diag.dumps.raw import RawTable
+from ragen_diag.dumps.steps import fill_steps
+from ragen_diag.rollouts import SCHEMA
+
+Flagged = tuple[pl.Series, pl.Series | None]
+
+_REWARD_FLAGS = ("null_reward", "nan_reward", "bad_reward")
+
+
+def assemble(raw: RawTable, draft: Draft) -> pl.DataFrame:
+    """The rows of one file with exactly the columns of SCHEMA; group and sample ids may be null.
+
+    Raises:
+        DumpError: the step column and the file's name disagree.
+    """
+    given = dict(draft.columns)
+    cells: dict[str, pl.Series] = {}
+    flags = [] if draft.reward is None else [draft.reward.flag]
+    _take_conversations(raw, given, cells, flags)
+    for name, values in given.items():
+        if name in _READ:
+            cells[name], flag = _READ[name](values)
+            flags += [] if flag is None else [flag]
+    cells["reward"] = _nulls("reward", raw) if draft.reward is None else draft.reward.value
+    if draft.reward is None:
+        flags.append(pl.repeat("null_reward", raw.frame.height, eager=True))
+    cells["extra"] = _extra(raw, draft, cells.get("extra"))
+    cells["_file"] = cells.get("_file", _nulls("_file", raw)).fill_null(str(raw.path))
+    cells["_row"] = cells.get("_row", _nulls("_row", raw)).fill_null(raw.row)
+    step = cells.get("step", _nulls("step", raw)).cast(pl.Int64)
+    cells["step"] = fill_steps(step, raw.row, raw.path)
+    missing_response = cells["response"].is_null()
+    flags.append(_where(missing_response, "null_response"))
+    cells["response"] = cells["response"].fill_null("")
+    if "finish_reason" not in cells:
+        cells["finish_reason"] = _nulls("finish_reason", raw).fill_null("unknown")
+    cells["_flags"] = _merged_flags(given.get("_flags"), raw.flags, flags)
+    return pl.DataFrame(
+        [
+            cells.get(name, _nulls(name, raw)).cast(dtype).alias(name)
+            for name, dtype in SCHEMA.items()
+        ]
+    )
+
+
+def _take_conversations(
+    raw: RawTable,
+    given: dict[str, pl.Series],
+    cells: dict[str, pl.Series],
+    flags: list[pl.Series],
+) -> None:
+    """Moves chat messages out of prompt, response and messages, whichever hold some."""
+    for name in ("prompt", "messages"):
+        if name in given:
+            values = given[name]
+            chats = columns.conversations(values, is_json=values.name in raw.json_columns)
+            if chats is not None:
+                cells["messages"] = chats
+                del given[name]
+    response = given["response"]
+    chats = columns.conversations(response, is_json=response.name in raw.json_columns)
+    if chats is not None:
+        cells["response"], later = _first_answer(chats)
+        flags.append(_where(later, "later_turns_ignored"))
+        del given["response"]
+
+
+def _first_answer(chats: pl.Series) -> tuple[pl.Series, pl.Series]:
+    """The assistant's first message of each row, and where further ones follow."""
+    by_assistant = pl.element().struct.field("role") == "assistant"
+    answers = chats.list.eval(pl.element().filter(by_assistant).struct.field("content"))
+    return answers.list.first(), (answers.list.len() > 1).fill_null(False)
+
+
+def _extra(raw: RawTable, draft: Draft, existing: pl.Series | None) -> pl.Series:
+    """One JSON object per row of all columns that have no other place; null when there is none."""
+    parts = [_member(raw.frame[name], name in raw.json_columns) for name in draft.extra]
+    if existing is not None:
+        if not parts:
+            return existing
+        parts.insert(0, existing.str.strip_chars().str.extract(r"(?s)^\{\s*(.+?)\s*\}$"))
+    if not parts:
+        return _nulls("extra", raw)
+    frame = pl.DataFrame([part.alias(str(i)) for i, part in enumerate(parts)])
+    members = pl.concat_str(pl.all(), separator=",", ignore_nulls=True)
+    return frame.select(
+        pl.when(pl.any_horizontal(pl.all().is_not_null())).then(
+            pl.concat_str(pl.lit("{"), members, pl.lit("}"))
+        )
+    ).to_series()
+
+
+def _member(values: pl.Series, is_json: bool) -> pl.Series:
+    """`"name": value` as JSON, null where the value is."""
+    plain = values.dtype.is_numeric() or values.dtype in (pl.Boolean, pl.String)
+    if plain and not is_json:
+        encoded = values.to_frame().select(pl.struct(pl.all()).struct.json_encode()).to_series()
+        inside = encoded.str.slice(1, encoded.str.len_chars() - 2)
+        return inside.zip_with(values.is_not_null(), pl.repeat(None, len(values), eager=True))
+    if is_json:
+        texts = values.to_list()
+    else:
+        texts = [None if value is None else columns.as_json(value) for value in values.to_list()]
+    name = columns.as_json(values.name)
+    members = [None if text is None else f"{name}:{text}" for text in texts]
+    return pl.Series(members, dtype=pl.String)
+
+
+def _merged_flags(
+    earlier: pl.Series | None, raw_flags: pl.Series, flags: list[pl.Series]
+) -> pl.Series:
+    kept = raw_flags if earlier is None else earlier.cast(pl.List(pl.String))
+    frame = pl.DataFrame([flag.cast(pl.String).alias(str(i)) for i, flag in enumerate(flags)])
+    fresh = frame.select(pl.concat_list(pl.all()).list.drop_nulls()).to_series()
+    merged = pl.DataFrame({"kept": kept.fill_null([]), "fresh": fresh, "raw": raw_flags})
+    # A table that was converted knows better than its nulls why a reward is missing.
+    knows = pl.col("kept").list.set_intersection(list(_REWARD_FLAGS)).list.len() > 0
+    news = pl.when(knows).then(pl.col("fresh").list.set_difference(["null_reward"]))
+    return merged.select(
+        pl.concat_list("kept", news.otherwise("fresh"), "raw").list.unique(maintain_order=True)
+    ).to_series()
+
+
+def _nulls(name: str, raw: RawTable) -> pl.Series:
+    return pl.repeat(None, raw.frame.height, dtype=pl.Null, eager=True).cast(SCHEMA[name])
+
+
+def _where(mask: pl.Series, flag: str) -> pl.Series:
+    return pl.select(pl.when(pl.lit(mask)).then(pl.lit(flag))).to_series()
+
+
+def _integers(flag: str) -> Callable[[pl.Series], Flagged]:
+    def read(values: pl.Series) -> Flagged:
+        whole, bad = columns.integers(values)
+        return whole, _where(bad, flag)
+
+    return read
+
+
+def _identifiers(values: pl.Series) -> Flagged:
+    ids, vague = columns.identifiers(values)
+    return ids, _where(vague, "imprecise_id")
+
+
+def _texts(values: pl.Series) -> Flagged:
+    text = columns.texts(values)
+    if values.dtype != pl.Binary:
+        return text, None
+    return text, _where(text.str.contains("\ufffd", literal=True), "invalid_utf8")
+
+
+def _advantages(values: pl.Series) -> Flagged:
+    value, reason = columns.numbers(values)
+    return value, (reason + "_advantage").set(reason == "null", None)
+
+
+def _token_ids(values: pl.Series) -> Flagged:
+    ids, bad = columns.token_ids(values)
+    return ids, _where(bad, "bad_token_ids")
+
+
+def _finish_reasons(values: pl.Series) -> Flagged:
+    reasons, unknown = columns.finish_reasons(values)
+    return reasons, _where(unknown, "unknown_finish_reason")
+
+
+_READ: Mapping[str, Callable[[pl.Series], Flagged]] = {
+    "step": _integers("bad_step"),
+    "group_id": _identifiers,
+    "group_source": _texts,
+    "sample_id": _identifiers,
+    "trajectory_id": _identifiers,
+    "turn": _integers("bad_turn"),
+    "split": _texts,
+    "prompt": _texts,
+    "response": _texts,
+    "reward_components": lambda values: (columns.components(values), None),
+    "advantage": _advantages,
+    "ground_truth": _texts,
+    "finish_reason": _finish_reasons,
+    "prompt_ids": _token_ids,
+    "response_ids": _token_ids,
+    "rollout_logprobs": lambda values: (columns.logprobs(values), None),
+    "env": _texts,
+    "extra": _texts,
+    "_file": _texts,
+    "_row": _integers("bad_row"),
+}

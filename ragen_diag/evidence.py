@@ -1,0 +1,64 @@
+"""What is known about one batch besides its metrics: the input of every finding.
+
+Filled by the pipeline from what the stages returned. Knows no thresholds.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from ragen_diag.metrics.components import Component
+from ragen_diag.metrics.metric import Metric
+from ragen_diag.metrics.reward import RewardSignal
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScoringEvidence:
+    """How the cross-scores came about; absent when no checkpoint scored the batch.
+
+    `prompts` counts the columns that own a scored row. `rows_within_noise` is the share of rows
+    whose two best columns differ by less than `noise_per_response`; None with one column.
+    """
+
+    scored_rows: int
+    prompts: int
+    used_vocabulary: int
+    noise_per_token: float
+    noise_per_response: float
+    rows_within_noise: float | None = None
+    rollout_gap_p99: float | None = None
+    retokenised: int = 0
+    checkpoint_step: int | None = None
+    prompts_before_limit: int | None = None
+    compat: str = "none"
+    temperature: float = 1.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class BatchEvidence:
+    """One step's metrics, reward side and counts.
+
+    `baseline` holds the metrics of an earlier result. `variance_kept` is that of
+    `metrics.components`; `truncation_how` says how rows at the cap were found.
+    """
+
+    metrics: Mapping[str, Metric]
+    reward: RewardSignal
+    rows: int
+    scoring: ScoringEvidence | None = None
+    baseline: Mapping[str, Metric] | None = None
+    dump_step: int | None = None
+    excluded: Mapping[str, int] = field(default_factory=dict)
+    missing_rewards: int = 0
+    group_sources: Mapping[str, int] = field(default_factory=dict)
+    has_tags: bool = True
+    multiple_spans: int = 0
+    replacement_share: float = 0.0
+    script_mix: float = 0.0
+    truncation_how: str = ""
+    components: Mapping[str, Component] = field(default_factory=dict)
+    variance_kept: float | None = None
+
+    def value(self, metric: str) -> float | None:
+        """The metric's value; None when it is undefined or was not measured."""
+        found = self.metrics.get(metric)
+        return None if found is None else found.value

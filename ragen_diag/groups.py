@@ -1,0 +1,272 @@
+"""Rollout table and spans -> the distinct prompts, the scored responses, and who belongs to whom.
+
+Everything is token ids from here on. Knows a tokenizer, no model, no rewards and no metrics.
+"""
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from ragen_diag.spans import Span, SpanStatus, Tags
+from ragen_diag.tokens import (
+    Pieces,
+    Prompt,
+    Tokenizer,
+    encode_prompt,
+    encode_response_pieces,
+    render_messages,
+    split_prompt_ids,
+    split_response_ids,
+)
+
+_REASONS = {
+    SpanStatus.MISSING: "no_reasoning_span",
+    SpanStatus.EMPTY: "empty_reasoning",
+    SpanStatus.UNCLOSED: "unclosed_reasoning",
+}
+_NEEDED = ("prompt", "messages", "response", "prompt_ids", "response_ids", "rollout_logprobs")
+
+
+@dataclass(frozen=True)
+class Groups:
+    """R scored responses under P distinct prompts, as token ids.
+
+    `row_R` and `own_R` give each scored row's place in the table and its column; rows stand in
+    table order, columns in the order in which the table first has them. A column is a distinct
+    sequence of prompt ids that at least one scored row has: prompts of which no response is
+    scored are no columns, as no row would own them.
+    """
+
+    prompt_ids_P: list[list[int]]
+    """Prompts without an open tag at their end."""
+    prompts_P: list[str]
+    """Their texts."""
+    opening_ids_R: list[list[int]]
+    """What stands between prompt and Z: an open tag, text before it. Fed, never scored."""
+    reasoning_ids_R: list[list[int]]
+    """Z, at least one token."""
+    own_R: NDArray[np.int64]
+    row_R: NDArray[np.int64]
+    rollout_logp_R: NDArray[np.float64]
+    """Log-probs of the dump summed over Z, nats; NaN without them or if their number differs."""
+    prompt_row_of_table: NDArray[np.int64]
+    """(rows of the table,) column of every row, scored or not; -1 if its prompt is no column."""
+    excluded: dict[int, str]
+    """Table row -> why it is not scored."""
+    from_ids: int
+    """Scored rows whose ids came from the dump."""
+    retokenised: int
+    """Scored rows that were encoded from text."""
+
+
+def make_groups(
+    table: pl.DataFrame,
+    spans: Sequence[Span],
+    tags: Tags | None,
+    tokenizer: Tokenizer,
+    *,
+    limit: int | None = None,
+    seed: int = 0,
+    max_length: int | None = None,
+) -> Groups:
+    """Encodes and cuts all rows, and keeps those that can be scored under every column.
+
+    `spans[i]` is the span of row i's response text. Rows with ids of prompt and response use
+    these, and the span is found again in their decoded text. `max_length` is the model's context:
+    prompts too long for it are excluded ("prompt_too_long"), then the rows that do not fit under
+    the longest remaining prompt ("too_long"), so that the most rows stay; nothing is cut.
+    `limit` columns are drawn without replacement by `seed`; the other prompts' rows are
+    "not_sampled". Further reasons: "no_prompt", "no_reasoning_span", "empty_reasoning",
+    "unclosed_reasoning". Every table row is scored or excluded. R may be 0.
+
+    Raises:
+        DumpError: a prompt is given as messages that the tokenizer cannot render.
+    """
+    prompts = _prompts(table, tags, tokenizer)
+    pieces, with_ids = _pieces(table, spans, prompts, tags, tokenizer)
+    excluded = _unscorable(prompts, pieces)
+    if max_length is not None:
+        _exclude_long(prompts, pieces, max_length, excluded)
+    columns = _columns(prompts, excluded)
+    if limit is not None and len(columns) > limit:
+        columns = _sampled(columns, limit, seed)
+        _exclude_unsampled(prompts, columns, excluded)
+    rows = [row for row in range(table.height) if row not in excluded]
+    column_of_row = [-1 if p is None else columns.get(tuple(p.ids), -1) for p in prompts]
+    texts = {tuple(p.ids): p.text for p in reversed(prompts) if p is not None}
+    from_ids = sum(with_ids[row] for row in rows)
+    return Groups(
+        prompt_ids_P=[list(ids) for ids in columns],
+        prompts_P=[texts[ids] for ids in columns],
+        opening_ids_R=[_opening(prompts[row], pieces[row]) for row in rows],
+        reasoning_ids_R=[pieces[row].reasoning_ids for row in rows],
+        own_R=np.array([column_of_row[row] for row in rows], dtype=np.int64),
+        row_R=np.array(rows, dtype=np.int64),
+        rollout_logp_R=_rollout_logp(table["rollout_logprobs"], pieces, rows),
+        prompt_row_of_table=np.array(column_of_row, dtype=np.int64),
+        excluded=dict(sorted(excluded.items())),
+        from_ids=from_ids,
+        retokenised=len(rows) - from_ids,
+    )
+
+
+def _prompts(table: pl.DataFrame, tags: Tags | None, tokenizer: Tokenizer) -> list[Prompt | None]:
+    """Each row's prompt, encoded once per distinct value; None for rows without one."""
+    known: dict[tuple[str, object], Prompt | None] = {}
+    prompts: list[Prompt | None] = []
+    for row in table.select(_NEEDED).iter_rows(named=True):
+        key = _prompt_key(row)
+        if key not in known:
+            known[key] = _prompt(row, tags, tokenizer)
+        prompts.append(known[key])
+    return prompts
+
+
+def _prompt_key(row: Mapping[str, Any]) -> tuple[str, object]:
+    if _has_ids(row):
+        return "ids", tuple(row["prompt_ids"])
+    if row["prompt"] is not None:
+        return "text", row["prompt"]
+    return "messages", json.dumps(row["messages"])
+
+
+def _prompt(row: Mapping[str, Any], tags: Tags | None, tokenizer: Tokenizer) -> Prompt | None:
+    if _has_ids(row):
+        return split_prompt_ids(tokenizer, row["prompt_ids"], tags)
+    if row["prompt"] is not None:
+        prompt = encode_prompt(tokenizer, row["prompt"], tags)
+    elif row["messages"]:
+        prompt = split_prompt_ids(tokenizer, render_messages(tokenizer, row["messages"]), tags)
+    else:
+        return None
+    return prompt if prompt.ids or prompt.opening_ids else None
+
+
+def _pieces(
+    table: pl.DataFrame,
+    spans: Sequence[Span],
+    prompts: Sequence[Prompt | None],
+    tags: Tags | None,
+    tokenizer: Tokenizer,
+) -> tuple[list[Pieces], list[bool]]:
+    """Each row's response as cut ids, and whether the ids are the dump's own."""
+    rows = table.select(_NEEDED)
+    with_ids = [_has_ids(row) for row in rows.iter_rows(named=True)]
+    texts = [i for i, has_ids in enumerate(with_ids) if not has_ids]
+    responses = table["response"].to_list()
+    encoded = encode_response_pieces(
+        tokenizer, [responses[i] for i in texts], [spans[i] for i in texts]
+    )
+    pieces = [
+        split_response_ids(tokenizer, ids, tags, prefilled=_is_prefilled(span, prompt))
+        if has_ids
+        else next(encoded)
+        for ids, has_ids, span, prompt in zip(
+            rows["response_ids"].to_list(), with_ids, spans, prompts, strict=True
+        )
+    ]
+    return pieces, with_ids
+
+
+def _is_prefilled(span: Span, prompt: Prompt | None) -> bool:
+    """Whether Z began with the response: the text's span did, or the prompt ends with the tag."""
+    if prompt is not None and prompt.opening_ids:
+        return True
+    return span.status is not SpanStatus.MISSING and span.opening_start == span.start
+
+
+def _has_ids(row: Mapping[str, Any]) -> bool:
+    return bool(row["prompt_ids"]) and bool(row["response_ids"])
+
+
+def _unscorable(prompts: Sequence[Prompt | None], pieces: Sequence[Pieces]) -> dict[int, str]:
+    excluded: dict[int, str] = {}
+    for row, (prompt, piece) in enumerate(zip(prompts, pieces, strict=True)):
+        if prompt is None:
+            excluded[row] = "no_prompt"
+        elif piece.status is not SpanStatus.VALID:
+            excluded[row] = _REASONS[piece.status]
+        elif not piece.reasoning_ids:
+            excluded[row] = "empty_reasoning"
+    return excluded
+
+
+def _exclude_long(
+    prompts: Sequence[Prompt | None],
+    pieces: Sequence[Pieces],
+    max_length: int,
+    excluded: dict[int, str],
+) -> None:
+    """A row must fit under every column, or the matrix would have holes.
+
+    A long prompt costs its own rows, or else every long response: the prompt length that keeps
+    the most rows is the longest that stays, the longer one of two that keep as many.
+    """
+    size = {
+        row: (len(prompt.ids), len(_opening(prompt, piece)) + len(piece.reasoning_ids))
+        for row, (prompt, piece) in enumerate(zip(prompts, pieces, strict=True))
+        if prompt is not None and row not in excluded
+    }
+    if not size:
+        return
+    prompt_N, rest_N = np.array(list(size.values())).T
+    kept = {
+        int(longest): int(((prompt_N <= longest) & (longest + rest_N <= max_length)).sum())
+        for longest in np.unique(prompt_N)
+    }
+    longest = max(kept, key=lambda length: (kept[length], length))
+    for row, (prompt_length, rest) in size.items():
+        if prompt_length > longest:
+            excluded[row] = "prompt_too_long"
+        elif longest + rest > max_length:
+            excluded[row] = "too_long"
+
+
+def _columns(
+    prompts: Sequence[Prompt | None], excluded: Mapping[int, str]
+) -> dict[tuple[int, ...], int]:
+    """Prompt ids -> column, in the order in which the table first has them."""
+    scored = {tuple(p.ids) for r, p in enumerate(prompts) if p is not None and r not in excluded}
+    ordered = dict.fromkeys(tuple(p.ids) for p in prompts if p is not None)
+    return {ids: column for column, ids in enumerate(i for i in ordered if i in scored)}
+
+
+def _sampled(
+    columns: Mapping[tuple[int, ...], int], limit: int, seed: int
+) -> dict[tuple[int, ...], int]:
+    drawn = np.random.default_rng(seed).choice(len(columns), size=limit, replace=False)
+    kept = set(drawn.tolist())
+    return {ids: c for c, ids in enumerate(i for i, old in columns.items() if old in kept)}
+
+
+def _exclude_unsampled(
+    prompts: Sequence[Prompt | None],
+    columns: Mapping[tuple[int, ...], int],
+    excluded: dict[int, str],
+) -> None:
+    for row, prompt in enumerate(prompts):
+        if prompt is not None and row not in excluded and tuple(prompt.ids) not in columns:
+            excluded[row] = "not_sampled"
+
+
+def _opening(prompt: Prompt | None, piece: Pieces) -> list[int]:
+    return ([] if prompt is None else prompt.opening_ids) + piece.opening_ids
+
+
+def _rollout_logp(
+    logprobs: pl.Series, pieces: Sequence[Pieces], rows: Sequence[int]
+) -> NDArray[np.float64]:
+    sums = np.full(len(rows), np.nan)
+    given = logprobs.gather(list(rows)).to_list()
+    for i, (row, values) in enumerate(zip(rows, given, strict=True)):
+        piece = pieces[row]
+        if values is not None and len(values) == len(piece.ids):
+            total = sum(math.nan if v is None else v for v in values[piece.start : piece.stop])
+            sums[i] = total if math.isfinite(total) else math.nan
+    return sums

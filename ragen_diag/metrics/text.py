@@ -1,0 +1,188 @@
+"""What the texts alone tell: sameness, repetition, garble, length, truncation.
+
+Comes in: reasoning texts or token ids per response. Goes out: shares and counts. Knows nothing of
+models, rewards or verdicts. R scored responses, N responses of the step.
+"""
+
+import unicodedata
+from collections import Counter
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ragen_diag.metrics.metric import Metric
+from ragen_diag.metrics.reward_groups import normal
+from ragen_diag.metrics.uncertainty import Bootstrap
+
+FloatArray = NDArray[np.float64]
+
+NGRAM = 4
+
+
+def top1_share(texts_R: Sequence[str], draws: Bootstrap | None = None) -> Metric:
+    """Share of responses with the commonest text, white space normalised; 1/R..1.
+
+    The interval resamples prompts with that text held fixed. Undefined without texts.
+
+    >>> top1_share(["go left", "go  left\\n", "go up"]).value
+    0.6666666666666666
+    """
+    if not texts_R:
+        return Metric.undefined("no scored texts")
+    normal_R = [normal(text) for text in texts_R]
+    # Sorted before counting, so that equally common texts give the same interval in any order.
+    commonest = Counter(sorted(normal_R)).most_common(1)[0][0]
+    same_R = np.array([text == commonest for text in normal_R], dtype=np.float64)
+    if draws is None:
+        return Metric(value=float(same_R.mean()), n=len(texts_R))
+    return draws.metric(draws.mean_over_rows(same_R))
+
+
+def distinct_ratio(texts: Sequence[Hashable]) -> Metric:
+    """Distinct texts over texts, 1/R..1; undefined without texts. Pass `normal` texts to let
+    white space not count.
+
+    >>> distinct_ratio(["a", "a", "b", "c"]).value
+    0.75
+    """
+    if not texts:
+        return Metric.undefined("no texts")
+    return Metric(value=len(set(texts)) / len(texts), n=len(texts))
+
+
+def repeated_share(token_ids: Sequence[int]) -> float | None:
+    """Share of a response's 4-grams of tokens that occurred before in it, 0..1.
+
+    None below 4 tokens. Works on ids, so in any script.
+
+    >>> repeated_share([1, 2, 3, 4, 5]), repeated_share([7] * 7)
+    (0.0, 0.75)
+    """
+    grams = [tuple(token_ids[i : i + NGRAM]) for i in range(len(token_ids) - NGRAM + 1)]
+    return 1.0 - len(set(grams)) / len(grams) if grams else None
+
+
+def repetition(ids_R: Sequence[Sequence[int]]) -> Metric:
+    """Mean `repeated_share` over the responses of at least 4 tokens."""
+    shares = [share for ids in ids_R if (share := repeated_share(ids)) is not None]
+    if not shares:
+        return Metric.undefined(f"no response has {NGRAM} tokens")
+    return Metric(value=float(np.mean(shares)), n=len(shares))
+
+
+def used_vocabulary(ids_R: Sequence[Sequence[int]]) -> int:
+    """Number of distinct tokens in the batch: log of it bounds what a batch like it can spend."""
+    return len({token for ids in ids_R for token in ids})
+
+
+def entropy_of_cap(entropy_per_token: float, vocabulary: int) -> float | None:
+    """Entropy per token as a share of log(used vocabulary); None below two distinct tokens.
+
+    Near 1 every token seen is as good as any other: word salad.
+
+    >>> round(entropy_of_cap(4.38, 100), 2)
+    0.95
+    """
+    return entropy_per_token / float(np.log(vocabulary)) if vocabulary > 1 else None
+
+
+def replacement_share(texts: Sequence[str]) -> float:
+    """Share of characters that are U+FFFD, left by bytes that were no text; 0 for no characters."""
+    characters = sum(len(text) for text in texts)
+    return sum(text.count("\ufffd") for text in texts) / characters if characters else 0.0
+
+
+def script_mix(texts: Sequence[str]) -> float:
+    """Share of letters outside their own text's commonest script, mean over texts with letters.
+
+    0 for texts in one script each. Kanji, kana and hangul count as one script.
+
+    >>> script_mix(["left", "лево", "ле左右"])
+    0.16666666666666666
+    """
+    shares = []
+    for text in texts:
+        counted = Counter(_script(letter) for letter in text if letter.isalpha())
+        if counted:
+            shares.append(1.0 - counted.most_common(1)[0][1] / counted.total())
+    return float(np.mean(shares)) if shares else 0.0
+
+
+_EAST_ASIAN = frozenset({"CJK", "HIRAGANA", "KATAKANA", "HANGUL", "KATAKANA-HIRAGANA"})
+
+
+@lru_cache(maxsize=65536)
+def _script(letter: str) -> str:
+    first = unicodedata.name(letter, "UNNAMED").split(" ", 1)[0]
+    return "CJK" if first in _EAST_ASIAN else first
+
+
+@dataclass(frozen=True)
+class Lengths:
+    """Tokens per response: mean, median, 95th percentile and largest."""
+
+    mean: float
+    median: float
+    p95: float
+    largest: int
+
+
+def lengths(n_tokens: Sequence[int]) -> Lengths | None:
+    """Length statistics; None without responses."""
+    if not n_tokens:
+        return None
+    values = np.asarray(n_tokens)
+    return Lengths(
+        mean=float(values.mean()),
+        median=float(np.median(values)),
+        p95=float(np.quantile(values, 0.95)),
+        largest=int(values.max()),
+    )
+
+
+@dataclass(frozen=True)
+class Truncation:
+    """Which responses ended at the length cap, and how that was found."""
+
+    truncated_N: NDArray[np.bool_]
+    how: str
+
+    @property
+    def share(self) -> Metric:
+        """Share of responses at the cap."""
+        if not self.truncated_N.size:
+            return Metric.undefined("no responses")
+        return Metric(value=float(self.truncated_N.mean()), n=len(self.truncated_N))
+
+
+def find_truncation(
+    finish_reason_N: Sequence[str | None],
+    n_tokens_N: Sequence[int],
+    texts_N: Sequence[str],
+    *,
+    closed_N: Sequence[bool] | None = None,
+) -> Truncation:
+    """Responses that ended at the length cap.
+
+    By `finish_reason` "length" where any row has a known one. Otherwise by a pile-up: rows of the
+    largest length count when there are two different texts among them, so that one constant text
+    is not taken for a cap. `closed_N` says whose reasoning was closed; such a row did not end
+    inside it and does not count in the pile-up.
+
+    >>> find_truncation(["unknown"] * 3, [8, 8, 5], ["a b", "c d", "e"]).truncated_N.tolist()
+    [True, True, False]
+    """
+    if any(reason not in (None, "unknown") for reason in finish_reason_N):
+        flags_N = np.array([reason == "length" for reason in finish_reason_N], dtype=np.bool_)
+        return Truncation(flags_N, "finish reasons")
+    lengths_N = np.asarray(n_tokens_N, dtype=np.int64)
+    piled_N = lengths_N == lengths_N.max(initial=0)
+    if closed_N is not None:
+        piled_N &= ~np.asarray(closed_N, dtype=np.bool_)
+    texts = {text for text, piled in zip(texts_N, piled_N, strict=True) if piled}
+    if len(texts) < 2:
+        piled_N = np.zeros(len(lengths_N), dtype=np.bool_)
+    return Truncation(piled_N, "pile-up at the largest length, as finish reasons are unknown")

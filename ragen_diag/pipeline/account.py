@@ -1,0 +1,112 @@
+"""What a result tells of its inputs: dump, checkpoint, spans, scoring, counts, and the run itself.
+
+Comes in: the values of the stages. Goes out: parts of `Result`. Measures and judges nothing.
+"""
+
+import platform
+from collections import Counter
+from datetime import UTC, datetime
+from importlib.metadata import version
+
+from pydantic import JsonValue
+
+from ragen_diag.pipeline.modelled import Modelled
+from ragen_diag.pipeline.step import Step
+from ragen_diag.result import CheckpointInput, Counts, DumpInput, Inputs, Scoring, Spans
+from ragen_diag.rollouts import Rollouts
+from ragen_diag.settings import Settings
+from ragen_diag.spans import Prefill, SpanStatus
+
+LIBRARIES = ("numpy", "polars", "torch", "transformers")
+
+
+def inputs(rollouts: Rollouts, step: Step, modelled: Modelled | None, settings: Settings) -> Inputs:
+    """Everything that the numbers of a result depend on."""
+    return Inputs(
+        dump=_dump(rollouts),
+        checkpoint=None if modelled is None else _checkpoint(modelled),
+        spans=_spans(step),
+        scoring=None if modelled is None else _scoring(modelled, settings),
+        settings=settings.as_json(),
+    )
+
+
+def counts(step: Step, modelled: Modelled | None, prompts: int) -> Counts:
+    """Rows, and those left out by reason; `prompts` are the distinct ones of the step."""
+    excluded = {} if modelled is None else modelled.groups.excluded
+    return Counts(
+        rows=step.table.height,
+        scored_rows=0 if modelled is None else len(modelled.groups.row_R),
+        prompts=prompts,
+        groups=step.table["group_id"].n_unique(),
+        excluded=dict(sorted(Counter(excluded.values()).items())),
+    )
+
+
+def run_record(seconds: float) -> dict[str, JsonValue]:
+    """When and with what a result was made: the one part that differs between equal inputs."""
+    return {
+        "finished_at": datetime.now(UTC).isoformat(timespec="seconds"),
+        "seconds": round(seconds, 3),
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "versions": {name: version(name) for name in LIBRARIES},
+    }
+
+
+def _dump(rollouts: Rollouts) -> DumpInput:
+    sources = Counter(rollouts.table["group_source"].to_list())
+    return DumpInput(
+        paths=rollouts.paths,
+        dialect=rollouts.dialect,
+        rows=rollouts.table.height,
+        sha256=rollouts.sha256,
+        step=rollouts.steps[0],
+        group_source=dict(sorted(sources.items())),
+        notes=dict(sorted(rollouts.notes.items())),
+    )
+
+
+def _checkpoint(modelled: Modelled) -> CheckpointInput:
+    checkpoint = modelled.checkpoint
+    return CheckpointInput(
+        path=checkpoint.path,
+        found=modelled.found,
+        revision=checkpoint.revision,
+        fingerprint=checkpoint.fingerprint,
+        stored_dtype=checkpoint.stored_dtype,
+        dtype=checkpoint.dtype,
+        device=checkpoint.device,
+        reason=checkpoint.reason,
+        step=checkpoint.step,
+        notes=checkpoint.notes,
+    )
+
+
+def _spans(step: Step) -> Spans:
+    states = Counter(span.status.value for span in step.spans)
+    tags = step.choice.tags
+    return Spans(
+        open=None if tags is None else tags.open,
+        close=None if tags is None else tags.close,
+        prefilled=step.choice.prefilled is not Prefill.NO,
+        reason=step.choice.reason,
+        counts={status.value: states[status.value] for status in SpanStatus},
+    )
+
+
+def _scoring(modelled: Modelled, settings: Settings) -> Scoring | None:
+    if modelled.scores is None:
+        return None
+    noise = modelled.scores.noise
+    return Scoring(
+        path=noise.path,
+        batch_tokens=modelled.batch_tokens,
+        temperature=settings.temperature,
+        noise_per_token=noise.per_token,
+        noise_per_response=noise.per_response,
+        probe_pairs=noise.pairs,
+        from_ids=modelled.groups.from_ids,
+        retokenised=modelled.groups.retokenised,
+        note=noise.note,
+    )

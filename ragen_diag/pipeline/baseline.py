@@ -1,0 +1,49 @@
+"""An earlier result as the yardstick of another.
+
+Comes in: a `Result` and what the new analysis measures with. Goes out: its metrics, or an error
+that says why the two cannot be compared. Knows no thresholds.
+"""
+
+from collections.abc import Mapping
+
+from ragen_diag.errors import ResultError
+from ragen_diag.metrics.metric import Metric
+from ragen_diag.result import Result
+from ragen_diag.thresholds import OF_BASELINE
+
+
+def baseline_metrics(
+    baseline: Result,
+    *,
+    temperature: float,
+    compat: str,
+    tags: tuple[str | None, str | None],
+) -> Mapping[str, Metric]:
+    """The baseline's metrics, if they were measured in the same way.
+
+    `tags` are the open and close tag of the new analysis' reasoning spans, None without.
+
+    Raises:
+        ResultError: the baseline was not scored by a checkpoint, or under another temperature,
+            formula or reasoning span.
+    """
+    if not any(name in baseline.metrics for name in OF_BASELINE):
+        raise ResultError("the baseline has no model metrics; analyse it again with its checkpoint")
+    ours: dict[str, object] = {"temperature": temperature, "compat": compat, "reasoning tags": tags}
+    spans, settings = baseline.inputs.spans, baseline.inputs.settings
+    theirs = {
+        "temperature": settings.get("temperature"),
+        "compat": settings.get("compat"),
+        "reasoning tags": (spans.open, spans.close),
+    }
+    differing = [
+        f"{name} {theirs[name]} there, {value} here"
+        for name, value in ours.items()
+        if theirs[name] != value
+    ]
+    if differing:
+        raise ResultError(
+            f"the baseline was measured in another way ({'; '.join(differing)});"
+            " analyse it again with the same settings"
+        )
+    return baseline.metrics

@@ -1,0 +1,89 @@
+"""Values of the stages -> the metrics of a step and the evidence that findings rest on.
+
+Puts together, computes no formula of its own. Knows no thresholds and no wording.
+"""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import replace
+
+import numpy as np
+
+from ragen_diag.evidence import BatchEvidence, ScoringEvidence
+from ragen_diag.metrics.agreement import top_two_margin
+from ragen_diag.metrics.components import component_ranges, variance_kept
+from ragen_diag.metrics.information import UNITS
+from ragen_diag.metrics.metric import Metric
+from ragen_diag.metrics.reward import reward_signal
+from ragen_diag.metrics.reward_groups import RewardRows
+from ragen_diag.metrics.text import replacement_share, script_mix, used_vocabulary
+from ragen_diag.pipeline.measurements import step_metrics
+from ragen_diag.pipeline.modelled import Modelled
+from ragen_diag.pipeline.step import Step
+from ragen_diag.settings import Settings
+
+
+def gather_evidence(
+    step: Step,
+    modelled: Modelled | None,
+    rewards: RewardRows,
+    settings: Settings,
+    *,
+    dump_step: int | None,
+    baseline: Mapping[str, Metric] | None,
+) -> BatchEvidence:
+    """All that is known about one step."""
+    texts = list(step.reasoning.values()) or step.responses
+    excluded = {} if modelled is None else modelled.groups.excluded
+    return BatchEvidence(
+        metrics=_metrics(step, modelled, settings),
+        reward=reward_signal(rewards),
+        rows=step.table.height,
+        scoring=None if modelled is None else _scoring(step, modelled, settings),
+        baseline=baseline,
+        dump_step=dump_step,
+        excluded=dict(sorted(Counter(excluded.values()).items())),
+        missing_rewards=int(np.count_nonzero(~np.isfinite(rewards.reward_N))),
+        group_sources=dict(sorted(Counter(step.table["group_source"].to_list()).items())),
+        has_tags=step.choice.tags is not None,
+        multiple_spans=sum(span.pairs > 1 for span in step.spans),
+        replacement_share=replacement_share(texts),
+        script_mix=script_mix(texts),
+        truncation_how="" if step.truncation is None else step.truncation.how,
+        components=component_ranges(step.components),
+        variance_kept=variance_kept(rewards.reward_N, step.components, rewards.group_N),
+    )
+
+
+def _metrics(step: Step, modelled: Modelled | None, settings: Settings) -> dict[str, Metric]:
+    metrics = step_metrics(step, settings)
+    if modelled is None:
+        return metrics
+    if modelled.measured is None:
+        reason = "no response has reasoning to score"
+        return metrics | {n: Metric.undefined(reason, unit=unit) for n, unit in UNITS.items()}
+    return metrics | modelled.measured.metrics
+
+
+def _scoring(step: Step, modelled: Modelled, settings: Settings) -> ScoringEvidence:
+    groups, scores, measured = modelled.groups, modelled.scores, modelled.measured
+    common = ScoringEvidence(
+        scored_rows=len(groups.row_R),
+        prompts=len(groups.prompt_ids_P),
+        used_vocabulary=used_vocabulary(groups.reasoning_ids_R),
+        noise_per_token=0.0 if scores is None else scores.noise.per_token,
+        noise_per_response=0.0 if scores is None else scores.noise.per_response,
+        rows_within_noise=None,
+        rollout_gap_p99=None if measured is None else measured.gap.p99_absolute,
+        retokenised=groups.retokenised,
+        checkpoint_step=modelled.checkpoint.step,
+        prompts_before_limit=(
+            step.distinct_prompts if "not_sampled" in groups.excluded.values() else None
+        ),
+        compat=settings.compat,
+        temperature=settings.temperature,
+    )
+    if scores is None or scores.logp_RP.shape[1] < 2:
+        return common
+    close_R = top_two_margin(scores.logp_RP) < scores.noise.per_response
+    return replace(common, rows_within_noise=float(close_R.mean()))

@@ -1,0 +1,134 @@
+"""A step and its scores -> its metrics, by the names of the result.
+
+Hands the arrays to `metrics` and names what comes back. Holds no formula of its own, no threshold
+and no wording.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ragen_diag.groups import Groups
+from ragen_diag.metrics.agreement import RolloutGap, rollout_gap
+from ragen_diag.metrics.information import RowScores, measure, row_scores
+from ragen_diag.metrics.metric import Metric
+from ragen_diag.metrics.retrieval import retrieval_credit
+from ragen_diag.metrics.text import (
+    distinct_ratio,
+    repetition,
+    top1_share,
+)
+from ragen_diag.metrics.uncertainty import Bootstrap, bootstrap
+from ragen_diag.pipeline.step import Step
+from ragen_diag.pipeline.tables import ScoredRows
+from ragen_diag.scoring.scores import Scores
+from ragen_diag.settings import Settings
+from ragen_diag.spans import SpanStatus
+
+
+def step_metrics(step: Step, settings: Settings) -> dict[str, Metric]:
+    """Metrics of the texts and rewards, which need no model."""
+    draws = _draws(step.groups, settings)
+    reward_N = step.table["reward"].fill_null(np.nan).to_numpy()
+    metrics = {
+        "valid_thinking_rate": _valid_thinking_rate(step, draws),
+        "reward_mean": _mean_over_groups(reward_N, step.groups, settings, "no finite reward"),
+        "truncated_share": (
+            step.truncation.share
+            if step.truncation is not None
+            else Metric.undefined("the dump has neither finish reasons nor token ids")
+        ),
+        "distinct_ratio": distinct_ratio([" ".join(text.split()) for text in step.responses]),
+        "response_length": _response_length(step, settings),
+    }
+    if step.success_N is not None:
+        reason = "no finite success value"
+        metrics["success_rate"] = _mean_over_groups(step.success_N, step.groups, settings, reason)
+    return metrics
+
+
+@dataclass(frozen=True)
+class Scored:
+    """What the model's scores say: metrics, per-row values, agreement with the dump's own."""
+
+    metrics: dict[str, Metric]
+    rows: ScoredRows
+    gap: RolloutGap
+
+
+def scored_metrics(step: Step, groups: Groups, scores: Scores, settings: Settings) -> Scored:
+    """Metrics that rest on the cross-scores, and those of the scored reasoning texts."""
+    own_R, n_tokens_R = scores.own_R, scores.n_tokens_R
+    metrics = measure(
+        scores.logp_RP,
+        n_tokens_R,
+        own_R,
+        compat=settings.compat,
+        resamples=settings.resamples,
+        seed=settings.seed,
+    )
+    per_row = row_scores(scores.logp_RP, n_tokens_R, own_R)
+    gap = rollout_gap(per_row.matched_seq_R, groups.rollout_logp_R, n_tokens_R)
+    draws = bootstrap(own_R, resamples=settings.resamples, seed=settings.seed)
+    texts = [step.reasoning.get(int(row), "") for row in groups.row_R]
+    metrics |= {
+        "top1_share": top1_share(texts, draws),
+        "reasoning_length": draws.metric(
+            draws.mean_over_prompts(n_tokens_R.astype(np.float64)), unit="tokens"
+        ),
+        "repetition": repetition(groups.reasoning_ids_R),
+        "rollout_logprob_gap": gap.median,
+    }
+    return Scored(metrics, _scored_rows(groups, scores, per_row), gap)
+
+
+def _scored_rows(groups: Groups, scores: Scores, per_row: RowScores) -> ScoredRows:
+    logp_RP, own_R = scores.logp_RP, scores.own_R
+    margin_R = None
+    if logp_RP.shape[1] > 1:
+        others_RP = logp_RP.copy()
+        others_RP[np.arange(len(own_R)), own_R] = -np.inf
+        margin_R = per_row.matched_seq_R - others_RP.max(axis=1)
+    return ScoredRows(
+        row_R=groups.row_R,
+        own_R=own_R,
+        n_tokens_R=scores.n_tokens_R,
+        matched_R=per_row.matched_seq_R,
+        marginal_R=per_row.marginal_seq_R,
+        best_column_R=logp_RP.argmax(axis=1),
+        margin_R=margin_R,
+        credit_R=retrieval_credit(logp_RP, own_R),
+    )
+
+
+def _draws(groups: Sequence[str], settings: Settings) -> Bootstrap:
+    _, cluster = np.unique(np.asarray(groups, dtype=object).astype(str), return_inverse=True)
+    return bootstrap(cluster, resamples=settings.resamples, seed=settings.seed)
+
+
+def _valid_thinking_rate(step: Step, draws: Bootstrap) -> Metric:
+    if step.choice.tags is None:
+        return Metric.undefined(step.choice.reason, n=step.table.height)
+    valid_N = np.array([span.status is SpanStatus.VALID for span in step.spans], dtype=np.float64)
+    return draws.metric(draws.mean_over_rows(valid_N))
+
+
+def _mean_over_groups(
+    values_N: NDArray[np.float64], groups: Sequence[str], settings: Settings, reason: str
+) -> Metric:
+    finite_N = np.isfinite(values_N)
+    if not finite_N.any():
+        return Metric.undefined(reason, n=0)
+    kept = [group for group, finite in zip(groups, finite_N, strict=True) if finite]
+    draws = _draws(kept, settings)
+    return draws.metric(draws.mean_over_rows(values_N[finite_N]))
+
+
+def _response_length(step: Step, settings: Settings) -> Metric:
+    if step.lengths_N is None:
+        return Metric.undefined("token counts need ids in the dump or a tokenizer", unit="tokens")
+    draws = _draws(step.groups, settings)
+    values_N = np.asarray(step.lengths_N, dtype=np.float64)
+    return draws.metric(draws.mean_over_rows(values_N), unit="tokens")

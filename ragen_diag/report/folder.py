@@ -1,0 +1,170 @@
+"""The out folder of an analysis: always the same names, and never half of them.
+
+Comes in: a `Product`. Goes out: `result.json`, `report.html`, `summary.md`, `prompts.parquet`,
+`responses.parquet`, `scores.parquet` and `plots/`. Everything is rendered into a temporary folder
+beside the target and moved file by file at the end, `result.json` last.
+"""
+
+import os
+import re
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path, PurePath
+
+from ragen_diag.errors import ResultError, UsageError
+from ragen_diag.report import facts
+from ragen_diag.report.drawn import FORMATS, NAMES, Drawn
+from ragen_diag.report.html import render_html
+from ragen_diag.report.markdown import render_markdown
+from ragen_diag.report.product import Product
+from ragen_diag.result import Result, read_result
+from ragen_diag.scoring.scores import write_scores
+
+FILES = (
+    "report.html",
+    "summary.md",
+    "prompts.parquet",
+    "responses.parquet",
+    "scores.parquet",
+    *(f"plots/{name}.{fmt}" for name in NAMES for fmt in FORMATS),
+    "result.json",
+)
+"""Every name that this package may write in an out folder, in the order of moving."""
+
+
+_STEP = re.compile(r"(.*step|completions?|rollouts?)?[_-]?\d+", re.IGNORECASE)
+
+
+def default_folder(result: Result) -> Path:
+    """`ragen-diag-out/RUN/CHECKPOINT`, from the names of the dump and the checkpoint.
+
+    RUN is the dump's file name, or where that only tells a step, the nearest folder above it with
+    a name of its own. Without a checkpoint the last part is the step.
+    """
+    dump, checkpoint = result.inputs.dump, result.inputs.checkpoint
+    step = "unscored" if dump.step is None else f"step_{dump.step:05d}"
+    last = step if checkpoint is None else PurePath(checkpoint.path).name
+    return Path("ragen-diag-out") / _run_name(dump.paths) / _plain(last)
+
+
+def _run_name(paths: Sequence[str]) -> str:
+    path = PurePath(paths[0]) if paths else PurePath("run")
+    own = path.stem.lower() not in facts.COMMON_FOLDERS and not _STEP.fullmatch(path.stem)
+    if len(paths) == 1 and own:
+        return _plain(path.stem)
+    for part in reversed(path.parent.parts):
+        if part.lower() not in facts.COMMON_FOLDERS and _plain(part) != "run":
+            return _plain(part)
+    return _plain(path.stem)
+
+
+def _plain(name: str) -> str:
+    """A folder name without characters that shells, file systems or terminals trip over."""
+    return re.sub(r"[^\w.=-]+", "_", name, flags=re.ASCII).strip("._")[:80] or "run"
+
+
+def write_folder(
+    product: Product, out_dir: Path, *, force: bool = False, plot_format: str = "svg"
+) -> list[Path]:
+    """Write all files of one analysis and return their paths.
+
+    Files of ours that this product does not have (scores without a checkpoint, plots of another
+    format) are removed; files of others are left alone. If rendering fails nothing is left behind.
+
+    Raises:
+        UsageError: the folder holds results of other inputs and `force` is not given, or is none.
+    """
+    out_dir = Path(out_dir)
+    if out_dir.exists() and not out_dir.is_dir():
+        raise UsageError(f"{out_dir}: not a folder; choose another with --out")
+    if not force:
+        _require_same_inputs(product.result, out_dir)
+    # Beside the target where there is none yet, inside it otherwise: moves must not cross a mount.
+    home = out_dir if out_dir.exists() else out_dir.parent
+    try:
+        with _made(home), tempfile.TemporaryDirectory(prefix=".ragen-diag-", dir=home) as drafts:
+            _render(product, Path(drafts), plot_format)
+            return _move(Path(drafts), out_dir)
+    except OSError as error:
+        raise UsageError(f"{out_dir}: cannot be written ({error.strerror or error})") from error
+
+
+def _require_same_inputs(result: Result, out_dir: Path) -> None:
+    """Refuse to mix the results of two analyses in one folder."""
+    present = [name for name in FILES if (out_dir / name).exists()]
+    if not present:
+        return
+    remedy = "choose another folder with --out, or replace them with --force"
+    if "result.json" not in present:
+        raise UsageError(f"{out_dir}: holds {present[0]} but no result.json; {remedy}")
+    try:
+        old = read_result(out_dir / "result.json")
+    except ResultError as error:
+        raise UsageError(f"{error}; {remedy}") from error
+    if _identity(old) != _identity(result):
+        raise UsageError(f"{out_dir}: holds results of other inputs; {remedy}")
+
+
+def _identity(result: Result) -> tuple[str, int | None, str | None]:
+    """What an analysis was made from: dump, step and checkpoint."""
+    dump, checkpoint = result.inputs.dump, result.inputs.checkpoint
+    return dump.sha256, dump.step, None if checkpoint is None else checkpoint.fingerprint
+
+
+@contextmanager
+def _made(folder: Path) -> Iterator[None]:
+    """A folder that exists inside; the parts that had to be made are gone again after an error."""
+    missing = [part for part in (folder, *folder.parents) if not part.exists()]
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        yield
+    except BaseException:
+        for part in missing:
+            if not any(part.iterdir()):
+                part.rmdir()
+        raise
+
+
+def _render(product: Product, folder: Path, plot_format: str) -> None:
+    plots = _plots(product, folder, plot_format)
+    _write_text(folder / "report.html", render_html(product, plots))
+    _write_text(folder / "summary.md", render_markdown(product.result))
+    product.prompts.write_parquet(folder / "prompts.parquet")
+    product.responses.write_parquet(folder / "responses.parquet")
+    if product.scores is not None:
+        write_scores(product.scores, folder / "scores.parquet")
+    _write_text(folder / "result.json", product.result.to_json())
+
+
+def _plots(product: Product, folder: Path, plot_format: str) -> tuple[Drawn, ...]:
+    """Draw the plots and write their files; without matplotlib each says so instead."""
+    if find_spec("matplotlib") is None:
+        why = "Not drawn: matplotlib is not installed."
+        return tuple(Drawn(name=name, title=name.capitalize(), caption=why) for name in NAMES)
+    from ragen_diag.report.plots import draw_plots
+
+    (folder / "plots").mkdir()
+    drawn = draw_plots(product, plot_format)
+    for plot in drawn:
+        if plot.file is not None:
+            (folder / "plots" / f"{plot.name}.{plot_format}").write_bytes(plot.file)
+    return drawn
+
+
+def _write_text(path: Path, text: str) -> None:
+    path.write_text(text, encoding="utf-8", newline="\n")
+
+
+def _move(drafts: Path, out_dir: Path) -> list[Path]:
+    """Move what was rendered to its place, after removing what is ours and was not rendered."""
+    (out_dir / "plots").mkdir(parents=True, exist_ok=True)
+    moved = []
+    for name in FILES:
+        if (drafts / name).exists():
+            os.replace(drafts / name, out_dir / name)
+            moved.append(out_dir / name)
+        else:
+            (out_dir / name).unlink(missing_ok=True)
+    return moved

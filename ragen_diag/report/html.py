@@ -1,0 +1,276 @@
+"""`report.html`: one file that opens anywhere, offline, without a script.
+
+Comes in: a `Product` and its plots. Goes out: HTML text. Every text of unknown origin is clipped
+and its hidden characters are made visible here; escaping is the template's (autoescape is on, and
+only our own SVG is marked as safe).
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+from pydantic import JsonValue
+
+from ragen_diag.findings import Finding
+from ragen_diag.report import facts, reward
+from ragen_diag.report.drawn import Drawn
+from ragen_diag.report.gauge import Gauge, gauge
+from ragen_diag.report.numbers import number, short
+from ragen_diag.report.product import Commonest, Example, Product
+from ragen_diag.report.safetext import clip, visible
+from ragen_diag.report.words import Words, advice, finding_words, reason_words, regime_words
+from ragen_diag.result import Result
+
+_LONGEST_TEXT = 3000
+_PROMPT_TAIL = 1200
+_LONGEST_VALUE = 1000
+MOST_EXAMPLES = 24
+MOST_PATHS = 8
+
+_KINDS: Mapping[str, str] = {
+    "best_grounded": "Best grounded: the own prompt stands out most",
+    "least_grounded": "Least grounded: another prompt explains the reasoning better",
+    "excluded": "Left out: not scored",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class FindingView:
+    """A finding with its wording and evidence as texts."""
+
+    finding: Finding
+    words: Words
+    do: tuple[str, ...]
+    evidence: list[tuple[str, str]]
+    is_verdict: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExampleView:
+    """An example with its response cut into what precedes, is, and follows the reasoning."""
+
+    example: Example
+    before: str
+    reasoning: str
+    after: str
+    facts: list[tuple[str, str]]
+    summary: str
+    open: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class Figure:
+    """A plot as the page shows it; `svg` is None when it could not be drawn."""
+
+    plot: Drawn
+    svg: Markup | None
+
+
+def render_html(product: Product, plots: Sequence[Drawn] = ()) -> str:
+    """The report as one self-contained HTML page."""
+    result = product.result
+    words = regime_words(result.regime.label)
+    environment = Environment(
+        loader=PackageLoader("ragen_diag", "report"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        finalize=_finalize,
+    )
+    return environment.get_template("report.html.j2").render(
+        result=result,
+        words=words,
+        do=advice(words, result.inputs.dump.dialect),
+        facts=facts,
+        reward=reward,
+        axes=facts.axes(result),
+        gauges=_gauges(result),
+        findings=[_finding(finding, result) for finding in facts.by_severity(result)],
+        metric_groups=facts.metric_groups(result),
+        figures=[
+            # Our own drawing, whose texts are numbers and words of ours.
+            Figure(plot=plot, svg=None if plot.inline is None else Markup(plot.inline))
+            for plot in plots
+        ],
+        examples=_examples(product.examples),
+        commonest=product.commonest,
+        answers=_answers(product.commonest),
+        provenance=_provenance(result),
+        settings=_pairs(result.inputs.settings),
+        run=_pairs(result.run),
+        text=_text,
+        prompt=_prompt,
+    )
+
+
+def _finalize(value: object) -> object:
+    """Every expression of the template passes here: plain text is clipped and made visible."""
+    if isinstance(value, str) and not isinstance(value, Markup):
+        return visible(clip(value, _LONGEST_TEXT + 200))
+    return value
+
+
+def _text(value: str) -> str:
+    return clip(value, _LONGEST_TEXT)
+
+
+def _prompt(value: str) -> str:
+    return clip(value, _LONGEST_TEXT, tail=_PROMPT_TAIL)
+
+
+def _gauges(result: Result) -> dict[str, Gauge]:
+    """A gauge per axis that has a value and a threshold."""
+    found = {axis.name: gauge(axis.deciding) for axis in facts.axes(result)}
+    return {name: drawn for name, drawn in found.items() if drawn is not None}
+
+
+def _finding(finding: Finding, result: Result) -> FindingView:
+    words = finding_words(finding.code)
+    return FindingView(
+        finding=finding,
+        words=words,
+        do=advice(words, result.inputs.dump.dialect),
+        evidence=[
+            (clip(name.replace("_", " "), 100), _evidence(value))
+            for name, value in finding.evidence.items()
+            if value is not None
+        ],
+        # Its meaning and advice stand at the top of the page already.
+        is_verdict=finding.code == result.regime.label,
+    )
+
+
+def _evidence(value: float | int | str | bool) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, str):
+        return clip(value, _LONGEST_VALUE)
+    return f"{value:,}" if isinstance(value, int) else short(value)
+
+
+def _examples(examples: Sequence[Example]) -> list[tuple[str, list[ExampleView]]]:
+    """The examples by kind, in the order of `_KINDS`."""
+    shown = examples[:MOST_EXAMPLES]
+    kinds = [*_KINDS, *sorted({example.kind for example in shown} - set(_KINDS))]
+    groups = [
+        (
+            _KINDS.get(kind, kind),
+            [
+                _example(found, opened=kind == "least_grounded" and place == 0)
+                for place, found in enumerate(found for found in shown if found.kind == kind)
+            ],
+        )
+        for kind in kinds
+    ]
+    return [(title, views) for title, views in groups if views]
+
+
+def _example(example: Example, *, opened: bool) -> ExampleView:
+    response, start, end = example.response, example.start, example.end
+    rows: list[tuple[str, str]] = []
+    if example.reason is not None:
+        rows.append(("why", reason_words(example.reason)))
+    if example.reward is not None:
+        rows.append(("reward", short(example.reward)))
+    if example.n_tokens is not None:
+        rows.append(("reasoning", f"{example.n_tokens:,} tokens"))
+    if example.matched is not None:
+        rows.append(("log p under the own prompt", f"{number(example.matched)} nats"))
+    if example.margin is not None:
+        rows.append(("margin over the best other prompt", f"{number(example.margin)} nats"))
+    return ExampleView(
+        example=example,
+        before=clip(response[:start], _LONGEST_VALUE),
+        reasoning=clip(response[start:end], _LONGEST_TEXT),
+        after=clip(response[end:], _LONGEST_VALUE),
+        facts=rows,
+        summary=_summary(example),
+        open=opened,
+    )
+
+
+def _summary(example: Example) -> str:
+    parts = []
+    if example.reason is not None:
+        parts.append(reason_words(example.reason))
+    if example.margin is not None:
+        parts.append(f"margin {number(example.margin)} nats")
+    if example.reward is not None:
+        parts.append(f"reward {short(example.reward)}")
+    return clip(", ".join(parts), 200)
+
+
+def _answers(commonest: Commonest | None) -> list[tuple[int, str, str]]:
+    if commonest is None:
+        return []
+    return [
+        (
+            answer.column,
+            f"{answer.rows:,} of its responses"
+            + ("" if answer.reward_mean is None else f", mean reward {short(answer.reward_mean)}"),
+            clip(answer.prompt, _LONGEST_VALUE, tail=_LONGEST_VALUE // 2),
+        )
+        for answer in commonest.answered[:MOST_EXAMPLES]
+    ]
+
+
+def _provenance(result: Result) -> list[tuple[str, str]]:
+    dump, checkpoint, spans = result.inputs.dump, result.inputs.checkpoint, result.inputs.spans
+    scoring = result.inputs.scoring
+    more = len(dump.paths) - MOST_PATHS
+    rows = [
+        ("dump", ", ".join(dump.paths[:MOST_PATHS]) + (f" and {more} more" if more > 0 else "")),
+        ("dump sha256", dump.sha256),
+        ("dialect", dump.dialect),
+        ("step", "not named" if dump.step is None else str(dump.step)),
+        ("groups found by", _counts(dump.group_source)),
+        ("repairs at reading", _counts(dump.notes) or "none"),
+        ("reasoning tags", f"{spans.open} ... {spans.close}" if spans.open else "none"),
+        ("tags chosen because", spans.reason),
+        ("reasoning spans", _counts(spans.counts)),
+    ]
+    if checkpoint is not None:
+        revision = "" if checkpoint.revision is None else f" at {checkpoint.revision}"
+        rows += [
+            ("checkpoint", f"{checkpoint.path}{revision} ({checkpoint.found})"),
+            ("checkpoint fingerprint", checkpoint.fingerprint),
+            ("checkpoint step", "not known" if checkpoint.step is None else str(checkpoint.step)),
+            ("dtype", f"{checkpoint.dtype}, stored as {checkpoint.stored_dtype}"),
+            ("device", checkpoint.device),
+            ("why this dtype and device", checkpoint.reason),
+        ]
+    if scoring is not None:
+        rows += [
+            ("scorer", f"{scoring.path}, {scoring.batch_tokens:,} tokens per forward pass"),
+            ("temperature", short(scoring.temperature)),
+            (
+                "numeric noise",
+                f"{number(scoring.noise_per_token)} nats/token,"
+                f" {number(scoring.noise_per_response)} nats/response"
+                f" ({scoring.probe_pairs:,} pairs scored twice)",
+            ),
+            ("token ids", f"{scoring.from_ids:,} from the dump, {scoring.retokenised:,} encoded"),
+        ]
+        if scoring.note:
+            rows.append(("note on scoring", scoring.note))
+    rows.append(("ragen-diag", result.tool.version))
+    return [(name, clip(value, _LONGEST_VALUE)) for name, value in rows]
+
+
+def _counts(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{clip(name, 60)} {n:,}" for name, n in list(counts.items())[:20])
+
+
+def _pairs(values: Mapping[str, JsonValue], prefix: str = "") -> list[tuple[str, str]]:
+    """Nested values as dotted names and texts, in their own order."""
+    pairs: list[tuple[str, str]] = []
+    for name, value in values.items():
+        label = clip(f"{prefix}{name}", 100)
+        if isinstance(value, dict):
+            pairs += _pairs(value, f"{label}.")
+        else:
+            shown = "default" if value is None else str(value)
+            pairs.append((label, clip(shown, _LONGEST_VALUE)))
+    return pairs

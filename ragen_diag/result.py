@@ -1,0 +1,158 @@
+"""The result of one analysis: the JSON contract that every report, gate and comparison reads.
+
+Comes in: what the stages measured. Goes out: `result.json`, strict JSON, byte-equal for equal
+inputs except for `run`. Knows no tables, no models and no wording.
+"""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
+
+from ragen_diag import __version__
+from ragen_diag.errors import ResultError
+from ragen_diag.findings import Finding
+from ragen_diag.metrics.metric import Metric
+from ragen_diag.metrics.reward import RewardSignal
+from ragen_diag.regimes import Regime
+
+SCHEMA_VERSION = 1
+"""Raised when a reader of the old form would misread the new one."""
+
+
+class _Part(BaseModel):
+    """Frozen, complete and finite: an unknown key or a NaN is a bug, not data."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+class Tool(_Part):
+    """What wrote the result."""
+
+    name: Literal["ragen-diag"] = "ragen-diag"
+    version: str = __version__
+
+
+class DumpInput(_Part):
+    """The rollout dump that was read."""
+
+    paths: tuple[str, ...]
+    dialect: str
+    rows: int = Field(description="rows of the analysed step")
+    sha256: str
+    step: int | None
+    group_source: Mapping[str, int] = Field(description="rows by the way their group was found")
+    notes: Mapping[str, int] = Field(description="repairs and drops at reading, by reason")
+
+
+class CheckpointInput(_Part):
+    """The checkpoint that scored the rollouts."""
+
+    path: str
+    found: str = Field(description="how the name given was resolved")
+    revision: str | None
+    fingerprint: str
+    stored_dtype: str
+    dtype: str
+    device: str
+    reason: str = Field(description="why this dtype and device")
+    step: int | None
+    notes: tuple[str, ...] = Field(default=(), description="what else was met on loading")
+
+
+class Spans(_Part):
+    """Which part of a response was taken as reasoning."""
+
+    open: str | None
+    close: str | None
+    prefilled: bool
+    reason: str
+    counts: Mapping[str, int] = Field(description="responses by state of their reasoning span")
+
+
+class Scoring(_Part):
+    """How the cross-scores were computed, and how far they can be trusted."""
+
+    path: str = Field(description="which scorer ran")
+    batch_tokens: int
+    temperature: float
+    noise_per_token: float = Field(description="largest difference seen in the probe, nats/token")
+    noise_per_response: float = Field(description="the same in nats per response")
+    probe_pairs: int
+    from_ids: int = Field(description="rows whose token ids came from the dump")
+    retokenised: int = Field(description="rows whose text was encoded again")
+    note: str | None = None
+
+
+class Inputs(_Part):
+    """Everything the numbers depend on."""
+
+    dump: DumpInput
+    checkpoint: CheckpointInput | None
+    spans: Spans
+    scoring: Scoring | None
+    settings: Mapping[str, JsonValue]
+
+
+class Counts(_Part):
+    """How many rows, and how many were left out for which reason."""
+
+    rows: int
+    scored_rows: int
+    prompts: int
+    groups: int
+    excluded: Mapping[str, int]
+
+
+class Result(_Part):
+    """One step, measured and judged."""
+
+    schema_version: Literal[1] = 1
+    tool: Tool = Tool()
+    inputs: Inputs
+    counts: Counts
+    metrics: Mapping[str, Metric]
+    reward: RewardSignal
+    regime: Regime
+    findings: tuple[Finding, ...]
+    run: Mapping[str, JsonValue] = Field(description="timestamps, timings and versions")
+
+    def to_json(self) -> str:
+        """The result as strict JSON text with a final newline."""
+        return json.dumps(self.model_dump(mode="json"), indent=2, allow_nan=False) + "\n"
+
+
+def read_result(path: str | Path) -> Result:
+    """Load a `result.json`.
+
+    Raises:
+        ResultError: no such file, not JSON, not a result, or of another schema version.
+    """
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except OSError as error:
+        raise ResultError(f"{path}: cannot be read ({error.strerror})") from error
+    try:
+        value = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise ResultError(f"{path}: not JSON (line {error.lineno}: {error.msg})") from error
+    version = value.get("schema_version") if isinstance(value, dict) else None
+    if version != SCHEMA_VERSION:
+        raise ResultError(
+            f"{path}: schema version {version!r}, this ragen-diag reads {SCHEMA_VERSION};"
+            " analyse the run again"
+        )
+    try:
+        return Result.model_validate(value)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"])
+        raise ResultError(f"{path}: not a result ({where}: {first['msg']})") from error
+
+
+def json_schema() -> dict[str, Any]:
+    """JSON Schema (2020-12) of `result.json`."""
+    schema = Result.model_json_schema(mode="serialization")
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}

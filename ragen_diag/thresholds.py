@@ -1,0 +1,174 @@
+"""Every cut that a verdict or a finding rests on, with its source. Data, and how one is chosen.
+
+The paper gives no numeric thresholds: cuts are relative to a baseline where there is one, and
+provisional absolutes otherwise. Comes in: a metric's name, log P, a baseline. Goes out: the
+`Threshold` to hold it against. Knows nothing of verdicts.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from ragen_diag.metrics.metric import Metric
+
+Side = Literal["below", "at_or_above", "across"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Threshold:
+    """A cut on one metric; `source` says where the number comes from.
+
+    Values below the cut are low; for `low_side` "at_or_above" those at or above it are.
+    """
+
+    metric: str
+    value: float
+    unit: str
+    source: str
+    low_side: Literal["below", "at_or_above"] = "below"
+
+
+def side(low: float, high: float, cut: float) -> Side:
+    """On which side of a cut a whole interval lies; the one comparison of all verdicts.
+
+    A value equal to the cut is at or above it. Exact: nothing is rounded.
+
+    >>> side(0.1, 0.3, 0.4), side(0.4, 0.4, 0.4), side(0.3, 0.5, 0.4)
+    ('below', 'at_or_above', 'across')
+    """
+    if high < cut:
+        return "below"
+    return "at_or_above" if low >= cut else "across"
+
+
+# --- the two axes ---
+
+MI_CHECKS = ("retrieval_skill", "mi_seq_estimate")
+ENTROPY_CHECKS = ("conditional_entropy_est", "conditional_entropy_seq_est", "top1_share")
+
+ABSOLUTE: Mapping[str, Threshold] = {
+    cut.metric: cut
+    for cut in (
+        Threshold(
+            metric="retrieval_skill",
+            value=0.4,
+            unit="",
+            source="provisional; read off Fig. 5 of RAGEN-2 (healthy 0.54-0.69, collapsed < 0.2)",
+        ),
+        Threshold(
+            metric="conditional_entropy_est",
+            value=0.2,
+            unit="nats/token",
+            source="provisional; ours, from small runs (healthy 0.4-0.5, collapsed 0.03-0.15)",
+        ),
+        Threshold(
+            metric="conditional_entropy_seq_est",
+            value=1.0,
+            unit="nats/response",
+            source="provisional; ours: e^1 = 2.7 effective texts per prompt",
+        ),
+        Threshold(
+            metric="top1_share",
+            value=0.5,
+            unit="",
+            source="provisional; ours: half of all responses are one text",
+            low_side="at_or_above",
+        ),
+    )
+}
+
+MI_SEQ_OF_CAP = 0.25
+"""Absolute cut of `mi_seq_estimate` as a share of log P; ours, provisional."""
+
+OF_BASELINE: Mapping[str, float] = {
+    "retrieval_skill": 0.5,
+    "mi_seq_estimate": 0.5,
+    "conditional_entropy_est": 0.4,
+}
+"""Cut as a fraction of the baseline's value; ours, defaults. The entropy per response has none: it
+falls to a third when a fluent template gets shorter, which is not the loss of its variety."""
+
+
+def threshold(
+    metric: str, log_prompts: float, baseline: Mapping[str, Metric] | None = None
+) -> Threshold:
+    """The cut for one metric of `MI_CHECKS` or `ENTROPY_CHECKS`.
+
+    Relative to the baseline where `OF_BASELINE` has a fraction and the baseline a usable value,
+    absolute otherwise. `mi_seq_estimate` is capped by `log_prompts` = log P, so its baseline is
+    taken as a share of the baseline's own cap.
+    """
+    reference = _reference(metric, baseline)
+    if reference is not None and baseline is not None:
+        fraction = OF_BASELINE[metric]
+        source = f"{fraction:g} x the baseline's {reference:.4g}"
+        value = fraction * reference
+        cap = _reference("mi_upper_bound", baseline)
+        if metric == "mi_seq_estimate" and cap:
+            value *= log_prompts / cap
+            source += "" if cap == log_prompts else ", scaled to this log P"
+        return Threshold(metric=metric, value=value, unit=baseline[metric].unit, source=source)
+    if metric == "mi_seq_estimate":
+        return Threshold(
+            metric=metric,
+            value=MI_SEQ_OF_CAP * log_prompts,
+            unit="nats/response",
+            source=f"provisional; ours: {MI_SEQ_OF_CAP:g} x log P",
+        )
+    return ABSOLUTE[metric]
+
+
+def _reference(metric: str, baseline: Mapping[str, Metric] | None) -> float | None:
+    """The baseline's value, unless it is not positive or not clearly above zero itself."""
+    if baseline is None or (metric not in OF_BASELINE and metric != "mi_upper_bound"):
+        return None
+    found = baseline.get(metric)
+    if found is None or found.value is None or found.value <= 0:
+        return None
+    return None if found.low is not None and found.low <= 0 else found.value
+
+
+# --- what voids a verdict, in the order of the method ---
+
+MIN_PROMPTS = 4
+MIN_SCORED_ROWS = 16
+"""Fewer of either: insufficient_data (method)."""
+VALID_THINKING = 0.8
+"""Below: format_collapse (method): what the survivors tell is not what the policy does."""
+VALID_THINKING_WITHHELD = 0.5
+"""Below: the survivors are a minority, and model metrics are withheld altogether; ours."""
+TRUNCATED_SHARE = 0.5
+"""At or above: truncated (method): metrics are measured on prefixes."""
+REPETITION = 0.5
+"""At or above, on the mean share of repeated 4-grams: degenerate_repetition; ours. Reports of
+looping runs have 0.9 and more, fluent text under 0.1."""
+ENTROPY_OF_CAP = 0.8
+"""Above, on entropy per token over log(used vocabulary): garbled_text (method)."""
+ENTROPY_OVER_BASELINE = 3.0
+ENTROPY_EXPLODED = 1.0
+"""Above 3 x the baseline and above 1 nat/token: garbled_text; ours. The second keeps a run that
+recovers from a low-entropy baseline out of it."""
+REPLACEMENT_SHARE = 0.01
+"""At or above, on the share of U+FFFD characters: garbled_text; ours."""
+MISMATCH_VOID = 0.2
+MISMATCH_WARNING = 0.02
+"""Above, on |median gap to the dump's log-probs| in nats/token: scorer_mismatch; ours."""
+NOISE_ROWS = 0.1
+NOISE_FLOOR = 0.01
+"""More than this share of rows with a top-two margin under a noise above this many nats/response:
+numeric_noise as a warning; ours."""
+
+# --- what a reader should know beside it ---
+
+SATURATED = 0.95
+"""At or above, on `mi_seq_estimate` over log P: mi_saturated; ours."""
+STD_FLOOR = 0.02
+"""Below, on `marginal_std` in nats/token: zscore_unreliable (method)."""
+FLAT_SHARE = 0.5
+"""At or above, on the share of groups without signal: flat_groups is a warning; ours."""
+EXCLUDED_SHARE = 0.2
+"""At or above, on the share of rows not scored: rows_excluded is a warning; ours."""
+COMPONENT_SATURATED = 0.95
+"""At or above, on the share of rows at a component's maximum; ours."""
+COMPONENTS_CANCEL = 0.25
+"""Below, on the variance that is left when components are added; ours."""

