@@ -13,10 +13,10 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
 
 from ragen_diag import __version__
 from ragen_diag.errors import ResultError
-from ragen_diag.findings import Finding
+from ragen_diag.judging.findings import Finding
+from ragen_diag.judging.regimes import Regime
 from ragen_diag.metrics.metric import Metric
 from ragen_diag.metrics.reward import RewardSignal
-from ragen_diag.regimes import Regime
 
 SCHEMA_VERSION = 1
 """Raised when a reader of the old form would misread the new one."""

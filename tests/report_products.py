@@ -5,10 +5,10 @@ from dataclasses import replace
 import numpy as np
 import polars as pl
 
-from ragen_diag.findings import Finding
+from ragen_diag.judging.findings import Finding
+from ragen_diag.judging.regimes import Axis, Check, Regime
 from ragen_diag.metrics.metric import Metric
 from ragen_diag.metrics.reward import Bucket, RewardSignal
-from ragen_diag.regimes import Axis, Check, Regime
 from ragen_diag.report.product import Answered, Commonest, Example, Product
 from ragen_diag.result import (
     CheckpointInput,

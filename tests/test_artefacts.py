@@ -6,15 +6,15 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from ragen_diag.artefacts import find_artefacts, usable
-from ragen_diag.evidence import BatchEvidence, ScoringEvidence
-from ragen_diag.findings import ARTEFACTS, Finding
+from ragen_diag.judging.artefacts import find_artefacts, usable
+from ragen_diag.judging.evidence import BatchEvidence, ScoringEvidence
+from ragen_diag.judging.findings import ARTEFACTS, Finding
+from ragen_diag.judging.remarks import find_remarks
 from ragen_diag.metrics.agreement import rollout_gap, top_two_margin
 from ragen_diag.metrics.components import component_ranges
 from ragen_diag.metrics.information import UNITS
 from ragen_diag.metrics.metric import Metric
 from ragen_diag.metrics.reward import RewardRows, reward_signal
-from ragen_diag.remarks import find_remarks
 
 HEALTHY = {
     "valid_thinking_rate": 1.0,

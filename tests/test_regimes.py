@@ -5,14 +5,14 @@ import math
 import numpy as np
 import pytest
 
-from ragen_diag.findings import ARTEFACTS, Finding
+from ragen_diag.judging.findings import ARTEFACTS, Finding
+from ragen_diag.judging.regimes import QUADRANTS, Regime, judge
+from ragen_diag.judging.thresholds import side, threshold
 from ragen_diag.metrics.information import measure
 from ragen_diag.metrics.metric import Metric
 from ragen_diag.metrics.text import top1_share
 from ragen_diag.metrics.uncertainty import bootstrap
-from ragen_diag.regimes import QUADRANTS, Regime, judge
 from ragen_diag.testing import Quadrant, synthetic_run
-from ragen_diag.thresholds import side, threshold
 
 LOG32 = math.log(32)
 NAMES = (

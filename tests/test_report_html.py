@@ -109,13 +109,13 @@ def test_the_order_is_verdict_doubts_evidence_provenance():
     headings = page("template").texts["h2"]
     assert headings == [
         "The two axes",
-        "What to do",
         "What could void it",
-        "Plots",
+        "What to do",
         "Numbers",
         "Reward signal",
-        "Texts",
         "Left out",
+        "Plots",
+        "Texts",
         "Settings and provenance",
     ]
 

@@ -7,7 +7,7 @@ from markdown_it import MarkdownIt
 from markdown_it.token import Token
 from report_products import HOSTILE, PRODUCTS, healthy, template
 
-from ragen_diag.findings import Finding
+from ragen_diag.judging.findings import Finding
 from ragen_diag.report.markdown import escape, render_markdown
 from ragen_diag.report.safetext import one_line
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from ragen_diag.findings import ARTEFACTS
+from ragen_diag.judging.findings import ARTEFACTS
+from ragen_diag.judging.regimes import Check
 from ragen_diag.metrics.metric import Metric
-from ragen_diag.regimes import Check
 from ragen_diag.report import facts, words
 from ragen_diag.report.glossary import TERMS, term, value_text
 from ragen_diag.report.numbers import amount, interval, number

@@ -7,9 +7,9 @@ that says why the two cannot be compared. Knows no thresholds.
 from collections.abc import Mapping
 
 from ragen_diag.errors import ResultError
+from ragen_diag.judging.thresholds import OF_BASELINE
 from ragen_diag.metrics.metric import Metric
 from ragen_diag.result import Result
-from ragen_diag.thresholds import OF_BASELINE
 
 
 def baseline_metrics(

@@ -12,11 +12,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
 
-from ragen_diag.artefacts import find_artefacts, usable
 from ragen_diag.checkpoints.locate import Located, locate
 from ragen_diag.dumps import read_dump
 from ragen_diag.errors import DumpError, UsageError
 from ragen_diag.groups import Groups, make_groups
+from ragen_diag.judging.artefacts import find_artefacts, usable
+from ragen_diag.judging.regimes import judge
+from ragen_diag.judging.remarks import find_remarks
 from ragen_diag.metrics import reward_groups
 from ragen_diag.pipeline import account
 from ragen_diag.pipeline.baseline import baseline_metrics
@@ -26,8 +28,6 @@ from ragen_diag.pipeline.measurements import scored_metrics
 from ragen_diag.pipeline.modelled import Modelled
 from ragen_diag.pipeline.step import Step, make_step
 from ragen_diag.pipeline.tables import group_table, prompt_table, response_ids, response_table
-from ragen_diag.regimes import judge
-from ragen_diag.remarks import find_remarks
 from ragen_diag.report.product import Product
 from ragen_diag.result import Result
 from ragen_diag.rollouts import Rollouts

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from ragen_diag.evidence import BatchEvidence, ScoringEvidence
+from ragen_diag.judging.evidence import BatchEvidence, ScoringEvidence
 from ragen_diag.metrics.agreement import top_two_margin
 from ragen_diag.metrics.components import component_ranges, variance_kept
 from ragen_diag.metrics.information import UNITS

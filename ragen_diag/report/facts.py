@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import PurePath
 
-from ragen_diag.findings import Finding
+from ragen_diag.judging.findings import Finding
+from ragen_diag.judging.regimes import Axis, Check
 from ragen_diag.metrics.metric import Metric
-from ragen_diag.regimes import Axis, Check
 from ragen_diag.report.glossary import GROUPS, interval_text, term, value_text
 from ragen_diag.report.numbers import amount, interval, number, plural
 from ragen_diag.report.safetext import clip

@@ -12,7 +12,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 from pydantic import JsonValue
 
-from ragen_diag.findings import Finding
+from ragen_diag.judging.findings import Finding
 from ragen_diag.report import facts, reward
 from ragen_diag.report.drawn import Drawn
 from ragen_diag.report.gauge import Gauge, gauge

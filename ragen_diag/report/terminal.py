@@ -13,7 +13,7 @@ from rich.cells import cell_len, chop_cells
 from rich.console import Console
 from rich.text import Text
 
-from ragen_diag.findings import Finding
+from ragen_diag.judging.findings import Finding
 from ragen_diag.report import facts
 from ragen_diag.report.numbers import plural
 from ragen_diag.report.reward import applicability, flat_groups

@@ -8,9 +8,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Literal
 
-from ragen_diag.findings import ARTEFACTS, Finding
+from ragen_diag.judging.findings import ARTEFACTS, Finding
+from ragen_diag.judging.thresholds import ENTROPY_CHECKS, MI_CHECKS, Threshold, side, threshold
 from ragen_diag.metrics.metric import Metric
-from ragen_diag.thresholds import ENTROPY_CHECKS, MI_CHECKS, Threshold, side, threshold
 
 State = Literal["low", "high", "undetermined", "not_available"]
 

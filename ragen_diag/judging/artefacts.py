@@ -8,13 +8,13 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from ragen_diag import thresholds as cuts
-from ragen_diag.evidence import BatchEvidence
-from ragen_diag.findings import Finding
+from ragen_diag.judging import thresholds as cuts
+from ragen_diag.judging.evidence import BatchEvidence
+from ragen_diag.judging.findings import Finding
+from ragen_diag.judging.thresholds import side, threshold
 from ragen_diag.metrics.information import UNITS
 from ragen_diag.metrics.metric import Metric
 from ragen_diag.metrics.text import entropy_of_cap
-from ragen_diag.thresholds import side, threshold
 
 ZSCORES = ("mi_zscore", "mi_zscore_ema", "mi_zscore_seq", "mi_zscore_ema_seq")
 

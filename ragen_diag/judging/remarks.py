@@ -6,11 +6,11 @@ sentence with its numbers. Knows neither meaning nor advice.
 
 from collections.abc import Callable, Mapping
 
-from ragen_diag import thresholds as cuts
-from ragen_diag.evidence import BatchEvidence
-from ragen_diag.findings import Evidence, Finding, Severity
+from ragen_diag.judging import thresholds as cuts
+from ragen_diag.judging.evidence import BatchEvidence
+from ragen_diag.judging.findings import Evidence, Finding, Severity
+from ragen_diag.judging.thresholds import side
 from ragen_diag.metrics.reward_groups import FLAT_REASONS
-from ragen_diag.thresholds import side
 
 
 def find_remarks(evidence: BatchEvidence) -> list[Finding]:
