@@ -121,12 +121,15 @@ def choose_tags(
     prompts: Sequence[str | None],
     responses: Sequence[str],
     requested: tuple[str, str] | Literal["auto", "none"],
+    *,
+    complete: bool = False,
 ) -> TagChoice:
     """The tags of a dump: those requested, or of KNOWN_TAGS the pair met in most rows.
 
     A dump whose responses have close tags but almost never (under 10 %) an open tag before them
     lost the open tag with the prompt's special tokens; that is IMPLIED. It is judged for the dump
-    as a whole, since in a single row it is more likely word salad.
+    as a whole, since in a single row it is more likely word salad. Never where the texts are
+    `complete`, as those of token ids are: what is not there was not there for the model either.
     """
     if requested == "none":
         return TagChoice(None, Prefill.NO, "no tags by request: whole responses are scored")
@@ -134,12 +137,16 @@ def choose_tags(
     if requested != "auto":
         tags = Tags(*requested)
         met = _rows_with(prompts, responses, tags)
-        return _choice(prompts, responses, tags, f"requested; met in {met} of {total} rows")
+        return _choice(
+            prompts, responses, tags, f"requested; met in {met} of {total} rows", complete
+        )
     met_by_tags = {tags: _rows_with(prompts, responses, tags) for tags in KNOWN_TAGS}
     tags = max(met_by_tags, key=lambda tags: met_by_tags[tags])
     if not met_by_tags[tags]:
         return TagChoice(None, Prefill.NO, "no known tags in any row: whole responses are scored")
-    return _choice(prompts, responses, tags, f"met in {met_by_tags[tags]} of {total} rows")
+    return _choice(
+        prompts, responses, tags, f"met in {met_by_tags[tags]} of {total} rows", complete
+    )
 
 
 def split_prompt(prompt: str, tags: Tags | None) -> tuple[str, str]:
@@ -164,7 +171,11 @@ def _opening(response: str, tags: Tags, prefilled: bool) -> tuple[int, int]:
 
 
 def _choice(
-    prompts: Sequence[str | None], responses: Sequence[str], tags: Tags, reason: str
+    prompts: Sequence[str | None],
+    responses: Sequence[str],
+    tags: Tags,
+    reason: str,
+    complete: bool,
 ) -> TagChoice:
     counts: Counter[Prefill] = Counter()
     for prompt, response in zip(prompts, responses, strict=True):
@@ -175,7 +186,8 @@ def _choice(
             counts[Prefill.NO if has_open else Prefill.IMPLIED] += 1
     closed = counts[Prefill.NO] + counts[Prefill.IMPLIED]
     named = f"{tags.open} ... {tags.close} {reason}"
-    if tags.close not in _CLOSES_OTHER_THINGS and counts[Prefill.NO] < _IMPLIED_BELOW * closed:
+    lost = not complete and tags.close not in _CLOSES_OTHER_THINGS
+    if lost and counts[Prefill.NO] < _IMPLIED_BELOW * closed:
         return TagChoice(tags, Prefill.IMPLIED, f"{named}; the open tag is implied by the dump")
     if counts[Prefill.PROMPT]:
         return TagChoice(tags, Prefill.PROMPT, f"{named}; prompts end with the open tag")

@@ -187,3 +187,40 @@ def test_rows_are_accounted_for(original: Product) -> None:
         scored["matched"].to_numpy(),
         original.scores.logp_RP[np.arange(scored.height), scored["own"].to_numpy()],
     )
+
+
+def test_a_lone_close_tag_is_no_span_where_ids_tell_all(
+    table: pl.DataFrame, tmp_path: Path
+) -> None:
+    """Text alone may have lost the open tag that the model saw; token ids lose nothing."""
+    tag = table["response_ids"][0][0]
+    torn = table.with_columns(
+        response=pl.col("response").str.strip_prefix("<think> "),
+        response_ids=pl.col("response_ids").list.slice(1),
+        rollout_logprobs=pl.col("rollout_logprobs").list.slice(1),
+    )
+    assert table["response_ids"].list.first().unique().to_list() == [tag]
+    result = _analyze(torn, tmp_path).result
+    assert result.inputs.spans.counts["missing"] == 64
+    assert result.regime.label == "format_collapse"
+    (tmp_path / "text").mkdir()
+    text = torn.drop("prompt_ids", "response_ids", "rollout_logprobs")
+    implied = _analyze(text, tmp_path / "text").result
+    assert implied.inputs.spans.prefilled
+    assert implied.inputs.spans.counts["valid"] == 64
+
+
+def test_texts_are_those_of_the_ids(table: pl.DataFrame, original: Product, tmp_path: Path) -> None:
+    """A trainer that decodes without special tokens writes texts that lack the tags."""
+    stripped = table.with_columns(pl.col("response").str.replace_all(r"</?(think|answer)> ?", ""))
+    product = _analyze(stripped, tmp_path)
+    assert product.result.inputs.spans.counts["valid"] == 64
+    assert _values(product) == _values(original)
+
+
+def test_splits_are_not_mixed(table: pl.DataFrame, tmp_path: Path) -> None:
+    mixed = table.with_columns(
+        split=pl.when(pl.int_range(pl.len()) < 40).then(pl.lit("train")).otherwise(pl.lit("eval"))
+    )
+    with pytest.raises(DumpError, match=r"several splits \(train 40, eval 24\)"):
+        _analyze(mixed, tmp_path)

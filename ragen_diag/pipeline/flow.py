@@ -10,7 +10,9 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
+
+import polars as pl
 
 from ragen_diag.checkpoints.locate import Located, locate
 from ragen_diag.dumps import read_dump
@@ -26,13 +28,22 @@ from ragen_diag.pipeline.examples import choose_examples, commonest_reasoning
 from ragen_diag.pipeline.gathering import gather_evidence
 from ragen_diag.pipeline.measurements import scored_metrics
 from ragen_diag.pipeline.modelled import Modelled
-from ragen_diag.pipeline.step import Step, make_step
+from ragen_diag.pipeline.step import (
+    Step,
+    distinct_prompts,
+    has_ids,
+    make_step,
+    with_texts_of_ids,
+)
 from ragen_diag.pipeline.tables import group_table, prompt_table, response_ids, response_table
 from ragen_diag.report.product import Product
 from ragen_diag.result import Result
 from ragen_diag.rollouts import Rollouts
 from ragen_diag.settings import Settings
 from ragen_diag.spans import TagChoice, choose_tags
+
+if TYPE_CHECKING:
+    from ragen_diag.checkpoints.load import Checkpoint
 
 MIN_PROMPTS = 2
 """With one prompt there is nothing to tell a response's own from."""
@@ -83,31 +94,40 @@ def analyze(
     paths = [Path(dumps)] if isinstance(dumps, str | Path) else [Path(path) for path in dumps]
     rollouts = read_dump(paths, reward=settings.reward)
     located = None if ckpt is None else locate(ckpt, paths)
-    # Tags are a property of the run: chosen from all rows at hand, before one step is taken.
-    choice = _choose_tags(rollouts, settings, baseline)
-    rollouts = rollouts.at_step(_choose_step(rollouts, settings.step, located)).first_turns()
-    observer.note(
-        f"{rollouts.dialect} dump: {rollouts.table.height} responses of step {rollouts.steps[0]}"
-    )
-    step = make_step(rollouts.table, choice)
+    number = _choose_step(rollouts, settings.step, located)
+    run, rollouts = rollouts, rollouts.at_step(number).first_turns()
+    _require_usable(rollouts, scored=located is not None)
+    observer.note(f"{rollouts.dialect} dump: {rollouts.table.height} responses of step {number}")
+    checkpoint = None if located is None else _open(located, settings, observer)
+    if checkpoint is not None:
+        told = with_texts_of_ids(rollouts.table, checkpoint.tokenizer)
+        rollouts = replace(rollouts, table=told)
+    step = make_step(rollouts.table, _choose_tags(run, rollouts, settings, baseline))
     modelled = None
-    if located is not None:
-        _require_prompts(step)
-        step, modelled = _score(step, located, settings, observer)
+    if checkpoint is not None and located is not None:
+        step = step.with_lengths(checkpoint.tokenizer)
+        modelled = _score(step, checkpoint, located.how, settings, observer)
     product = _judge(rollouts, step, modelled, settings, baseline)
-    run = account.run_record(time.monotonic() - started)
-    return replace(product, result=product.result.model_copy(update={"run": run}))
+    record = account.run_record(time.monotonic() - started)
+    return replace(product, result=product.result.model_copy(update={"run": record}))
 
 
-def _choose_tags(rollouts: Rollouts, settings: Settings, baseline: Result | None) -> TagChoice:
+def _choose_tags(
+    run: Rollouts, rollouts: Rollouts, settings: Settings, baseline: Result | None
+) -> TagChoice:
+    """The tags of the whole run at hand, of which `rollouts` is one step: they do not change."""
     requested = settings.reasoning_tags
     if requested == "auto" and baseline is not None:
         # A step that lost its format altogether must not be read as one that never had tags.
         spans = baseline.inputs.spans
         requested = (spans.open, spans.close) if spans.open and spans.close else "none"
-    table = rollouts.table
+    rest = run.table.filter(pl.col("step").ne_missing(rollouts.table["step"][0]))
+    texts = pl.concat([part.select("prompt", "response") for part in (rollouts.table, rest)])
     return choose_tags(
-        table["prompt"].to_list(), table["response"].fill_null("").to_list(), requested
+        texts["prompt"].to_list(),
+        texts["response"].fill_null("").to_list(),
+        requested,
+        complete=has_ids(rollouts.table),
     )
 
 
@@ -125,22 +145,28 @@ def _choose_step(rollouts: Rollouts, wanted: int | None, located: Located | None
     raise UsageError(f"{rollouts.paths[0]}: {len(steps)} steps ({shown}); choose one with --step")
 
 
-def _require_prompts(step: Step) -> None:
-    if step.distinct_prompts < MIN_PROMPTS:
+def _require_usable(rollouts: Rollouts, *, scored: bool) -> None:
+    """Refuse a step that is two batches in one, or too small to be scored, before any loading."""
+    table, path = rollouts.table, rollouts.paths[0]
+    splits = table["split"].drop_nulls().value_counts(sort=True).rows()
+    if len(splits) > 1:
+        listed = ", ".join(f"{split} {rows}" for split, rows in splits)
         raise DumpError(
-            f"{step.table['_file'][0]}: {step.distinct_prompts} distinct prompt; telling prompts"
-            f" apart needs at least {MIN_PROMPTS}: analyse a dump with more, or leave --ckpt out"
-            " for the reward side alone"
+            f"{path}: step {table['step'][0]} mixes rows of several splits ({listed}); name the"
+            " files of one of them"
+        )
+    prompts = distinct_prompts(table)
+    if scored and prompts < MIN_PROMPTS:
+        raise DumpError(
+            f"{table['_file'][0]}: {prompts} distinct prompt; telling prompts apart needs at least"
+            f" {MIN_PROMPTS}: analyse a dump with more, or leave --ckpt out for the reward side"
+            " alone"
         )
 
 
-def _score(
-    step: Step, located: Located, settings: Settings, observer: Observer
-) -> tuple[Step, Modelled]:
-    """Load the checkpoint, score every response under every prompt, and measure."""
+def _open(located: Located, settings: Settings, observer: Observer) -> "Checkpoint":
+    """Load model and tokenizer, and tell which and how."""
     from ragen_diag.checkpoints.load import open_checkpoint
-    from ragen_diag.scoring import score
-    from ragen_diag.scoring.batches import default_budget
 
     checkpoint = open_checkpoint(
         located,
@@ -149,9 +175,18 @@ def _score(
         revision=settings.revision,
         tokenizer=settings.tokenizer,
     )
-    observer.note(f"checkpoint {checkpoint.path} ({located.how})")
+    observer.note(f"checkpoint {checkpoint.path}: {located.how}")
     observer.note(f"{checkpoint.dtype} on {checkpoint.device}: {checkpoint.reason}")
-    step = step.with_lengths(checkpoint.tokenizer)
+    return checkpoint
+
+
+def _score(
+    step: Step, checkpoint: "Checkpoint", found: str, settings: Settings, observer: Observer
+) -> Modelled:
+    """Score every response under every prompt, and measure."""
+    from ragen_diag.scoring import score
+    from ragen_diag.scoring.batches import default_budget
+
     groups = make_groups(
         step.table,
         step.spans,
@@ -176,9 +211,9 @@ def _score(
             on_progress=observer.pairs,
         )
         measured = scored_metrics(step, groups, scores, settings)
-    return step, Modelled(
+    return Modelled(
         checkpoint=checkpoint,
-        found=located.how,
+        found=found,
         groups=groups,
         scores=scores,
         measured=measured,

@@ -19,7 +19,7 @@ from ragen_diag.metrics.reward_groups import RewardRows
 from ragen_diag.metrics.text import replacement_share, script_mix, used_vocabulary
 from ragen_diag.pipeline.measurements import step_metrics
 from ragen_diag.pipeline.modelled import Modelled
-from ragen_diag.pipeline.step import Step
+from ragen_diag.pipeline.step import Step, distinct_prompts
 from ragen_diag.settings import Settings
 
 
@@ -78,7 +78,7 @@ def _scoring(step: Step, modelled: Modelled, settings: Settings) -> ScoringEvide
         retokenised=groups.retokenised,
         checkpoint_step=modelled.checkpoint.step,
         prompts_before_limit=(
-            step.distinct_prompts if "not_sampled" in groups.excluded.values() else None
+            distinct_prompts(step.table) if "not_sampled" in groups.excluded.values() else None
         ),
         compat=settings.compat,
         temperature=settings.temperature,

@@ -17,7 +17,7 @@ from ragen_diag.metrics.reward_groups import RewardRows
 from ragen_diag.metrics.text import Truncation, find_truncation
 from ragen_diag.settings import Settings
 from ragen_diag.spans import Span, SpanStatus, TagChoice, find_spans
-from ragen_diag.tokens import Tokenizer
+from ragen_diag.tokens import Tokenizer, decode
 
 SUCCESS_NAMES = ("success", "acc", "accuracy", "correct", "is_correct")
 """Reward components that say whether the task was solved, first found first taken."""
@@ -105,16 +105,6 @@ class Step:
             rtol=settings.flat_rtol,
         )
 
-    @cached_property
-    def _prompt_keys(self) -> pl.Series:
-        """What tells a row's prompt from another's when no tokenizer is at hand."""
-        return self.table.select(pl.struct("prompt", "messages", "prompt_ids").hash()).to_series()
-
-    @property
-    def distinct_prompts(self) -> int:
-        """Number of distinct prompts, by what the dump says of them."""
-        return self._prompt_keys.n_unique()
-
     def prompt_columns(self, groups: Groups | None) -> tuple[list[str], NDArray[np.int64]]:
         """Texts of the distinct prompts, and the column of every row (-1: in none).
 
@@ -123,7 +113,7 @@ class Step:
         if groups is not None and groups.prompts_P:
             return groups.prompts_P, groups.prompt_row_of_table
         column_of: dict[int, int] = {}
-        columns = [column_of.setdefault(key, len(column_of)) for key in self._prompt_keys]
+        columns = [column_of.setdefault(key, len(column_of)) for key in _prompt_keys(self.table)]
         texts = self.table["prompt"].fill_null("").to_list()
         first = {column: row for row, column in reversed(list(enumerate(columns)))}
         return [texts[first[column]] for column in range(len(first))], np.array(columns)
@@ -134,6 +124,48 @@ class Step:
             return self
         ids = tokenizer(self.responses, add_special_tokens=False)["input_ids"]
         return replace(self, lengths_N=[len(row) for row in ids])
+
+
+def _prompt_keys(table: pl.DataFrame) -> pl.Series:
+    """What tells a row's prompt from another's when no tokenizer is at hand."""
+    return table.select(pl.struct("prompt", "messages", "prompt_ids").hash()).to_series()
+
+
+def distinct_prompts(table: pl.DataFrame) -> int:
+    """Number of distinct prompts, by what the dump says of them."""
+    return _prompt_keys(table).n_unique()
+
+
+def has_ids(table: pl.DataFrame) -> bool:
+    """Whether every row has the token ids of its prompt and of its response."""
+    return not table["prompt_ids"].null_count() and not table["response_ids"].null_count()
+
+
+def with_texts_of_ids(table: pl.DataFrame, tokenizer: Tokenizer) -> pl.DataFrame:
+    """The rows with `prompt` and `response` decoded from their ids, where they have both.
+
+    Trainers strip special tokens from the texts they write, think tags among them. Spans, groups
+    and examples must all speak of the text that the model saw.
+    """
+    known: dict[tuple[int, ...], str] = {}
+
+    def text(ids: list[int]) -> str:
+        key = tuple(ids)
+        if key not in known:
+            known[key] = decode(tokenizer, ids)
+        return known[key]
+
+    columns = table.select("prompt", "response", "prompt_ids", "response_ids")
+    told = [
+        (text(prompt_ids), text(response_ids))
+        if prompt_ids and response_ids
+        else (prompt, response)
+        for prompt, response, prompt_ids, response_ids in columns.iter_rows()
+    ]
+    prompts, responses = zip(*told, strict=True)
+    return table.with_columns(
+        prompt=pl.Series(prompts, dtype=pl.String), response=pl.Series(responses, dtype=pl.String)
+    )
 
 
 def make_step(table: pl.DataFrame, choice: TagChoice) -> Step:
