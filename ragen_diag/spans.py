@@ -4,7 +4,6 @@ Pure strings: knows no tokens, no tables and no rewards. RAGEN-2 (arXiv 2604.062
 open tag belongs to what the model had seen (X), the reasoning Z lies between the tags.
 """
 
-import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -62,16 +61,17 @@ class Span:
     """The reasoning Z = response[start:end], in characters, tags excluded.
 
     response[:start] is what stood before Z (text, then the open tag from `opening_start` on) and
-    belongs to X. Without an open tag in the response, opening_start == start. `pairs` counts the
-    pairs of tags; with several, Z reaches from the first open to the last close tag. MISSING:
-    start = end = 0. UNCLOSED: Z would be all that follows.
+    belongs to X. Without an open tag in the response, opening_start == start. Z ends at the
+    first close tag, as in the public implementation: what comes after is answer, or another turn.
+    `closes` counts the close tags from there on. MISSING: start = end = 0. UNCLOSED: Z would be
+    all that follows.
     """
 
     status: SpanStatus
     start: int
     end: int
     opening_start: int
-    pairs: int
+    closes: int
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ def find_span(response: str, tags: Tags | None, *, prefilled: bool) -> Span:
     no span: MISSING.
 
     >>> span = find_span("Hm <think>a b</think> 4", Tags("<think>", "</think>"), prefilled=False)
-    >>> span.status.value, (span.start, span.end), span.pairs
+    >>> span.status.value, (span.start, span.end), span.closes
     ('valid', (10, 13), 1)
     """
     if tags is None:
@@ -100,11 +100,12 @@ def find_span(response: str, tags: Tags | None, *, prefilled: bool) -> Span:
     opening_start, start = _opening(response, tags, prefilled)
     if start < 0:
         return Span(SpanStatus.MISSING, 0, 0, 0, 0)
-    end = response.rfind(tags.close, start)
+    end = response.find(tags.close, start)
     if end < 0:
         return Span(SpanStatus.UNCLOSED, start, len(response), opening_start, 0)
     status = SpanStatus.VALID if response[start:end].strip() else SpanStatus.EMPTY
-    return Span(status, start, end, opening_start, _pairs(response[start:], tags))
+    closes = 1 if tags.close in _CLOSES_OTHER_THINGS else response.count(tags.close, end)
+    return Span(status, start, end, opening_start, closes)
 
 
 def find_spans(
@@ -209,9 +210,3 @@ def _rows_with(prompts: Sequence[str | None], responses: Sequence[str], tags: Ta
         any(mark in response for mark in marks) or bool(split_prompt(prompt or "", tags)[1])
         for prompt, response in zip(prompts, responses, strict=True)
     )
-
-
-def _pairs(text: str, tags: Tags) -> int:
-    """Pairs in a text that starts behind an open tag."""
-    pair = f"{re.escape(tags.open)}.*?{re.escape(tags.close)}"
-    return len(re.findall(pair, tags.open + text, flags=re.DOTALL))

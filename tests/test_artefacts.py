@@ -77,9 +77,9 @@ CASES = [
     (_evidence(replacement_share=0.01), "garbled_text", "void"),
     (_evidence(metrics={"rollout_logprob_gap": -0.21}), "scorer_mismatch", "void"),
     (_evidence(metrics={"rollout_logprob_gap": -0.03}), "scorer_mismatch", "warning"),
-    # The cut is 0.25 log 32 = 0.866.
+    # The cut is 0.25 log 32 = 0.866, and a mean over 128 rows has 1/11.3 of a row's noise.
     (
-        _evidence(replace(SCORING, noise_per_response=0.1), {"mi_seq_estimate": 0.9}),
+        _evidence(replace(SCORING, noise_per_response=0.5), {"mi_seq_estimate": 0.9}),
         "numeric_noise",
         "void",
     ),
@@ -106,6 +106,9 @@ ABSENT = [
     _evidence(metrics={"valid_thinking_rate": 0.8, "truncated_share": 0.499}),
     # From a baseline of 0.04 to 0.5 nats is a recovery and no explosion.
     _evidence(baseline={"conditional_entropy_est": Metric(value=0.04)}),
+    _evidence(replace(SCORING, noise_per_response=0.3), {"mi_seq_estimate": 0.9}),
+    # Four words in use: a choice between them is no word salad, however even.
+    _evidence(replace(SCORING, used_vocabulary=4), {"conditional_entropy_est": 1.38}),
     # A gap within the noise of the scorer is none.
     _evidence(replace(SCORING, noise_per_token=0.05), {"rollout_logprob_gap": 0.04}),
     # A constant text ties everywhere, at any noise: too small a noise to mention.
@@ -121,7 +124,7 @@ def test_no_artefact(evidence: BatchEvidence) -> None:
 
 def test_artefacts_come_in_the_order_of_the_method() -> None:
     worst = _evidence(
-        replace(SCORING, prompts=2, noise_per_response=9.0),
+        replace(SCORING, prompts=2, noise_per_response=90.0),
         {
             "valid_thinking_rate": 0.1,
             "truncated_share": 0.9,

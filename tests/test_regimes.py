@@ -186,6 +186,35 @@ def test_baseline_at_chance_is_no_reference() -> None:
     assert threshold("retrieval_skill", LOG32, {}).value == 0.4
 
 
+COLLAPSED = _metrics(_skill(0.16), 0.45, 0.390, 3.2, 0.31, width=0.05)
+
+
+def test_no_worse_than_a_collapsed_baseline_is_no_good_state() -> None:
+    """Skill 0.13 against half of itself: the baseline may be a collapsed step."""
+    regime = judge(COLLAPSED, LOG32, baseline=COLLAPSED)
+    assert regime.label == "undetermined"
+    assert regime.candidates == ("diverse_reasoning", "template_collapse")
+    assert regime.axes["mi"].reason == "no worse than a baseline that is under 0.4 itself"
+    # Half of the baseline's skill is low still, and what is high by the absolute cut is high.
+    lower = COLLAPSED | {"retrieval_skill": Metric(value=0.03, low=0.0, high=0.06)}
+    assert judge(lower, LOG32, baseline=COLLAPSED).axes["mi"].state == "low"
+    assert judge(START, LOG32, baseline=COLLAPSED).label == "diverse_reasoning"
+
+
+def test_one_text_for_few_prompts_is_low_although_retrieval_is_unclear() -> None:
+    """All credit falls to one prompt of eight; the interval of skill spans the cut."""
+    metrics = _metrics(0.0, 0.0, 0.1, 0.4, 1.0, cap=math.log(8)) | {
+        "retrieval_skill": Metric(value=0.0, low=-0.143, high=0.429),
+        "mi_seq_estimate": Metric(value=-0.001, low=-0.04, high=0.036),
+        "retrieval_p_value": Metric(value=1.0),
+    }
+    regime = judge(metrics, math.log(8))
+    assert regime.label == "low_entropy_collapse"
+    assert regime.axes["mi"].metric == "mi_seq_estimate"
+    found = metrics | {"retrieval_p_value": Metric(value=0.01)}
+    assert judge(found, math.log(8)).axes["mi"].state == "undetermined"
+
+
 def _judged(regime: Quadrant, seed: int) -> Regime:
     run = synthetic_run(regime, seed=seed)
     metrics = measure(run.logp_RP, run.n_tokens_R, run.own_R, resamples=300)

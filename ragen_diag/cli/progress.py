@@ -59,7 +59,7 @@ class Progress:
                 TextColumn("scoring"),
                 BarColumn(),
                 MofNCompleteColumn(),
-                TextColumn("pairs"),
+                TextColumn("pairs, left"),
                 TimeRemainingColumn(),
                 console=self._console,
                 transient=True,

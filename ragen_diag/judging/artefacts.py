@@ -131,7 +131,9 @@ def _garbled_text(evidence: BatchEvidence) -> Finding | None:
     before = (evidence.baseline or {}).get("conditional_entropy_est")
     vocabulary = evidence.scoring.used_vocabulary if evidence.scoring else 0
     reasons = []
-    of_cap = None if entropy is None else entropy_of_cap(entropy, vocabulary)
+    of_cap = None
+    if entropy is not None and vocabulary >= cuts.MIN_VOCABULARY:
+        of_cap = entropy_of_cap(entropy, vocabulary)
     if of_cap is not None and of_cap > cuts.ENTROPY_OF_CAP:
         reasons.append(
             f"entropy per token is {of_cap:.1%} of the log of the {vocabulary} tokens in use"
@@ -199,13 +201,16 @@ def _numeric_noise(evidence: BatchEvidence) -> Finding | None:
     if mi_seq is not None and log_prompts is not None:
         cut = threshold("mi_seq_estimate", log_prompts, evidence.baseline)
         distance = abs(mi_seq - cut.value)
-    void = noise > distance
+    # What the columns of a row share cancels in MI, and the rest averages over rows.
+    of_mean = noise / math.sqrt(max(scoring.scored_rows, 1))
+    void = of_mean > distance
     many = close is not None and close > cuts.NOISE_ROWS and noise > cuts.NOISE_FLOOR
     if not (void or many):
         return None
     message = (
-        f"Numeric noise of {noise:.2g} nats/response exceeds the {distance:.2g} by which"
-        " mi_seq_estimate misses its threshold."
+        f"Numeric noise of {noise:.2g} nats/response, {of_mean:.2g} in a mean over"
+        f" {scoring.scored_rows} responses, exceeds the {distance:.2g} by which mi_seq_estimate"
+        " misses its threshold."
         if void
         else f"{close:.1%} of responses have their two best prompts closer than the numeric noise"
         f" of {noise:.2g} nats/response."
@@ -216,6 +221,7 @@ def _numeric_noise(evidence: BatchEvidence) -> Finding | None:
         message=message,
         evidence={
             "noise_per_response": noise,
+            "noise_of_mean": of_mean,
             "distance_to_threshold": distance if math.isfinite(distance) else None,
             "rows_within_noise": close,
             "threshold_rows": cuts.NOISE_ROWS,

@@ -9,7 +9,14 @@ from dataclasses import asdict, dataclass, replace
 from typing import Literal
 
 from ragen_diag.judging.findings import ARTEFACTS, Finding
-from ragen_diag.judging.thresholds import ENTROPY_CHECKS, MI_CHECKS, Threshold, side, threshold
+from ragen_diag.judging.thresholds import (
+    CHANCE_P_VALUE,
+    ENTROPY_CHECKS,
+    MI_CHECKS,
+    Threshold,
+    side,
+    threshold,
+)
 from ragen_diag.metrics.metric import Metric
 
 State = Literal["low", "high", "undetermined", "not_available"]
@@ -75,7 +82,10 @@ def judge(
     In the second and last case `candidates` are the quadrants that the axes leave open.
     """
     axes = {
-        "mi": _mi_axis([check(name, metrics, log_prompts, baseline) for name in MI_CHECKS]),
+        "mi": _mi_axis(
+            [check(name, metrics, log_prompts, baseline) for name in MI_CHECKS],
+            above_chance=_above_chance(metrics),
+        ),
         "entropy": _entropy_axis(
             [check(name, metrics, log_prompts, baseline) for name in ENTROPY_CHECKS]
         ),
@@ -107,9 +117,18 @@ def check(
 
     Low or high when the whole interval is on one side, "undetermined" when it spans the cut. A
     metric without an interval is compared by its value; one without a value is "not_available".
+    To be no worse than a baseline earns a "high" only if the baseline is not low itself by the
+    absolute threshold: it may be a collapsed step.
     """
     cut = threshold(name, log_prompts, baseline)
     metric = metrics.get(name) or Metric.undefined("not measured")
+    state, reason = _state(metric, cut), metric.reason
+    absolute = threshold(name, log_prompts)
+    if state == "high" and cut.value < absolute.value and _state(metric, absolute) != "high":
+        reference = (baseline or {}).get(name)
+        if reference is not None and _state(reference, absolute) != "high":
+            state = "undetermined"
+            reason = f"no worse than a baseline that is under {absolute.value:.3g} itself"
     return Check(
         metric=name,
         value=metric.value,
@@ -117,8 +136,8 @@ def check(
         high=metric.high,
         threshold=cut.value,
         source=cut.source,
-        state=_state(metric, cut),
-        reason=metric.reason,
+        state=state,
+        reason=reason,
     )
 
 
@@ -133,15 +152,25 @@ def _state(metric: Metric, cut: Threshold) -> State:
     return "low" if found == cut.low_side else "high"
 
 
-def _mi_axis(checks: Sequence[Check]) -> Axis:
-    """Retrieval skill decides; `mi_seq_estimate` can only contradict it. Never MI per token: that
-    rises while texts get shorter."""
+def _mi_axis(checks: Sequence[Check], *, above_chance: bool) -> Axis:
+    """Retrieval skill decides; `mi_seq_estimate` may contradict it, or decide for low where skill
+    is unclear and at chance. Never MI per token: that rises while texts get shorter."""
     skill, mi_seq = checks
     axis = _axis(skill, checks)
+    if skill.state == "undetermined" and mi_seq.state == "low" and not above_chance:
+        # Few prompts and one text: all credit falls to one prompt, and its bootstrap spans all.
+        reason = "retrieval alone is unclear, but no better than prompts dealt at random"
+        return replace(_axis(mi_seq, checks), reason=reason)
     if {skill.state, mi_seq.state} == {"low", "high"}:
         reason = f"{skill.metric} is {skill.state} while {mi_seq.metric} is {mi_seq.state}"
         return replace(axis, state="undetermined", reason=reason)
     return axis
+
+
+def _above_chance(metrics: Mapping[str, Metric]) -> bool:
+    """Whether retrieval beats prompts dealt at random; True where that was not tested."""
+    p_value = metrics.get("retrieval_p_value")
+    return p_value is None or p_value.value is None or p_value.value <= CHANCE_P_VALUE
 
 
 def _entropy_axis(checks: Sequence[Check]) -> Axis:

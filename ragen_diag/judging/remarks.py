@@ -167,8 +167,8 @@ def _multiple_spans(evidence: BatchEvidence) -> Finding | None:
     return _finding(
         "multiple_spans",
         "note",
-        f"{evidence.multiple_spans} responses have more than one reasoning span; the text from the"
-        " first opening to the last closing tag is taken.",
+        f"{evidence.multiple_spans} responses close their reasoning more than once; it is taken to"
+        " end at the first closing tag.",
         {"responses": evidence.multiple_spans},
     )
 

@@ -77,6 +77,9 @@ ABSOLUTE: Mapping[str, Threshold] = {
     )
 }
 
+CHANCE_P_VALUE = 0.05
+"""Above, on `retrieval_p_value`: retrieval is not told from chance."""
+
 MI_SEQ_OF_CAP = 0.25
 """Absolute cut of `mi_seq_estimate` as a share of log P; ours, provisional."""
 
@@ -143,7 +146,9 @@ REPETITION = 0.5
 """At or above, on the mean share of repeated 4-grams: degenerate_repetition; ours. Reports of
 looping runs have 0.9 and more, fluent text under 0.1."""
 ENTROPY_OF_CAP = 0.8
-"""Above, on entropy per token over log(used vocabulary): garbled_text (method)."""
+MIN_VOCABULARY = 32
+"""Above, on entropy per token over log(used vocabulary): garbled_text (method). Only from 32 tokens
+in use on (ours): a choice between four words is no word salad."""
 ENTROPY_OVER_BASELINE = 3.0
 ENTROPY_EXPLODED = 1.0
 """Above 3 x the baseline and above 1 nat/token: garbled_text; ours. The second keeps a run that

@@ -175,7 +175,7 @@ def _open(located: Located, settings: Settings, observer: Observer) -> "Checkpoi
         revision=settings.revision,
         tokenizer=settings.tokenizer,
     )
-    observer.note(f"checkpoint {checkpoint.path}: {located.how}")
+    observer.note(f"checkpoint: {located.how}")
     observer.note(f"{checkpoint.dtype} on {checkpoint.device}: {checkpoint.reason}")
     return checkpoint
 

@@ -46,7 +46,7 @@ def gather_evidence(
         missing_rewards=int(np.count_nonzero(~np.isfinite(rewards.reward_N))),
         group_sources=dict(sorted(Counter(step.table["group_source"].to_list()).items())),
         has_tags=step.choice.tags is not None,
-        multiple_spans=sum(span.pairs > 1 for span in step.spans),
+        multiple_spans=sum(span.closes > 1 for span in step.spans),
         replacement_share=replacement_share(texts),
         script_mix=script_mix(texts),
         truncation_how="" if step.truncation is None else step.truncation.how,

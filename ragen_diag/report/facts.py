@@ -151,7 +151,8 @@ def check_fact(check: Check, metrics: Mapping[str, Metric]) -> CheckFact:
     threshold = check.threshold
     rule = "no threshold"
     if threshold is not None:
-        cut = f"{100 * threshold:.10g} %" if known.share else f"{threshold:.10g}"
+        digits = number(threshold, against=(check.value, check.low, check.high), share=known.share)
+        cut = f"{float(digits.replace(',', '')):.10g}" + (" %" if known.share else "")
         rule = f"low {'>=' if known.low_above else '<'} {cut}"
     return CheckFact(
         label=known.label,

@@ -53,7 +53,7 @@ TERMS: Mapping[str, Term] = {
     "retrieval_p_value": Term(
         label="p-value of retrieval",
         group=_MI,
-        definition="chance of this accuracy when prompts are permuted over groups",
+        definition="chance of at least this accuracy if groups were dealt to prompts at random",
     ),
     "mi_seq_estimate": Term(
         label="MI per response",
@@ -71,7 +71,7 @@ TERMS: Mapping[str, Term] = {
     "mi_p_value": Term(
         label="p-value of MI",
         group=_MI,
-        definition="chance of this MI when prompts are permuted over groups",
+        definition="chance of at least this MI if groups were dealt to prompts at random",
     ),
     "mi_zscore": Term(
         label="MI z-score",
@@ -160,7 +160,7 @@ def term(name: str) -> Term:
     """The term of a metric name, built from its parts for `@k` and `_ema` forms.
 
     >>> term("retrieval_accuracy@4").label, term("mi_zscore_ema_seq").label, term("odd_one").label
-    ('retrieval in best 4', 'MI z-score per response, smoothed', 'odd_one')
+    ('retrieval in best 4', 'MI z-score per response, EMA', 'odd_one')
     """
     if name in TERMS:
         return TERMS[name]
@@ -177,7 +177,8 @@ def term(name: str) -> Term:
     if ema := _EMA.fullmatch(name):
         stem = ema[1] + (ema[2] or "")
         if stem in TERMS:
-            return replace(TERMS[stem], label=f"{TERMS[stem].label}, smoothed")
+            definition = "smoothed over a series of steps; one step equals the plain form"
+            return replace(TERMS[stem], label=f"{TERMS[stem].label}, EMA", definition=definition)
     return Term(label=name, group=_OTHER)
 
 

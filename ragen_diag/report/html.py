@@ -82,7 +82,7 @@ def render_html(product: Product, plots: Sequence[Drawn] = ()) -> str:
     return environment.get_template("report.html.j2").render(
         result=result,
         words=words,
-        do=advice(words, result.inputs.dump.dialect),
+        do=advice(words, result.inputs.dump.dialect, result.reward.applicability),
         facts=facts,
         reward=reward,
         axes=facts.axes(result),
@@ -131,7 +131,7 @@ def _finding(finding: Finding, result: Result) -> FindingView:
     return FindingView(
         finding=finding,
         words=words,
-        do=advice(words, result.inputs.dump.dialect),
+        do=advice(words, result.inputs.dump.dialect, result.reward.applicability),
         evidence=[
             (clip(name.replace("_", " "), 100), _evidence(value))
             for name, value in finding.evidence.items()

@@ -92,7 +92,8 @@ def _axes(result: Result) -> str:
 
 
 def _do(result: Result) -> str:
-    steps = advice(regime_words(result.regime.label), result.inputs.dump.dialect)
+    words = regime_words(result.regime.label)
+    steps = advice(words, result.inputs.dump.dialect, result.reward.applicability)
     if not steps:
         return ""
     return "## What to do\n\n" + "\n".join(

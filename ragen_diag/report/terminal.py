@@ -189,7 +189,8 @@ def _findings(result: Result, width: int, room: int) -> tuple[list[Text], list[T
     tail = _next_step(result, width)
     while found and found[0].severity == "void":
         lines = _finding(found[0], width)
-        if len(void) + len(lines) + (len(found) > 1) > room:
+        # The first is why there is no verdict: it is shown whatever the room.
+        if void and len(void) + len(lines) + (len(found) > 1) > room:
             break
         void += lines
         found = found[1:]
@@ -210,7 +211,8 @@ def _findings(result: Result, width: int, room: int) -> tuple[list[Text], list[T
 
 
 def _next_step(result: Result, width: int) -> list[Text]:
-    steps = advice(regime_words(result.regime.label), result.inputs.dump.dialect)
+    words = regime_words(result.regime.label)
+    steps = advice(words, result.inputs.dump.dialect, result.reward.applicability)
     sentence = re.split(r"(?<=\.) (?=[A-Z])", steps[0])[0] if steps else ""
     return _entry("next", "", sentence, width) if sentence else []
 

@@ -56,6 +56,7 @@ REASONS: Mapping[str, str] = {
 }
 """Why a response was not scored."""
 
+_FILTER = "{filter}"
 _KNOBS = ("kl", "entropy", "group", "length", "temperature", "clip")
 
 
@@ -107,12 +108,17 @@ def reason_words(reason: str) -> str:
     return REASONS.get(reason) or plain_code(reason).lower()
 
 
-def advice(words: Words, dialect: str) -> tuple[str, ...]:
+def advice(words: Words, dialect: str, applicability: str = "undefined") -> tuple[str, ...]:
     """The steps to take, with the trainer's own option names where the dialect gives them away.
 
-    >>> advice(Words(title="", do=("Raise the KL coefficient{kl}.",)), "trl")
-    ('Raise the KL coefficient (beta).',)
+    A step marked {filter} advises to filter by reward variance; it is left out where the rewards
+    say that this likely hurts.
+
+    >>> advice(Words(title="", do=("Raise the KL coefficient{kl}.", "{filter}Filter.")), "trl")
+    ('Raise the KL coefficient (beta).', 'Filter.')
     """
     options = _prose()["knobs"].get(dialect, {})
     names = {knob: f" ({options[knob]})" if knob in options else "" for knob in _KNOBS}
-    return tuple(step.format_map(names) for step in words.do)
+    hurts = applicability == "likely_hurts"
+    steps = [step for step in words.do if not (hurts and step.startswith(_FILTER))]
+    return tuple(step.removeprefix(_FILTER).format_map(names) for step in steps)
