@@ -82,15 +82,16 @@ def make_groups(
     prompts too long for it are excluded ("prompt_too_long"), then the rows that do not fit under
     the longest remaining prompt ("too_long"), so that the most rows stay; nothing is cut.
     `limit` columns are drawn without replacement by `seed`; the other prompts' rows are
-    "not_sampled". Further reasons: "no_prompt", "no_reasoning_span", "empty_reasoning",
-    "unclosed_reasoning". Every table row is scored or excluded. R may be 0.
+    "not_sampled". Further reasons: "no_prompt"; "null_response" and "empty_response", where there
+    is no text (or white space alone) in which to look for a span; "no_reasoning_span",
+    "empty_reasoning", "unclosed_reasoning". Every table row is scored or excluded. R may be 0.
 
     Raises:
         DumpError: a prompt is given as messages that the tokenizer cannot render.
     """
     prompts = _prompts(table, tags, tokenizer)
     pieces, with_ids = _pieces(table, spans, prompts, tags, tokenizer)
-    excluded = _unscorable(prompts, pieces)
+    excluded = _unscorable(prompts, pieces, _blank(table["response"], with_ids))
     if max_length is not None:
         _exclude_long(prompts, pieces, max_length, excluded)
     columns = _columns(prompts, excluded)
@@ -159,7 +160,7 @@ def _pieces(
     rows = table.select(_NEEDED)
     with_ids = [_has_ids(row) for row in rows.iter_rows(named=True)]
     texts = [i for i, has_ids in enumerate(with_ids) if not has_ids]
-    responses = table["response"].to_list()
+    responses = table["response"].fill_null("").to_list()
     encoded = encode_response_pieces(
         tokenizer, [responses[i] for i in texts], [spans[i] for i in texts]
     )
@@ -185,11 +186,24 @@ def _has_ids(row: Mapping[str, Any]) -> bool:
     return bool(row["prompt_ids"]) and bool(row["response_ids"])
 
 
-def _unscorable(prompts: Sequence[Prompt | None], pieces: Sequence[Pieces]) -> dict[int, str]:
+def _blank(responses: pl.Series, with_ids: Sequence[bool]) -> dict[int, str]:
+    """Rows without any response, and why: nothing there says how the policy reasons."""
+    return {
+        row: "null_response" if text is None else "empty_response"
+        for row, (text, has_ids) in enumerate(zip(responses, with_ids, strict=True))
+        if not has_ids and not (text or "").strip()
+    }
+
+
+def _unscorable(
+    prompts: Sequence[Prompt | None], pieces: Sequence[Pieces], blank: Mapping[int, str]
+) -> dict[int, str]:
     excluded: dict[int, str] = {}
     for row, (prompt, piece) in enumerate(zip(prompts, pieces, strict=True)):
         if prompt is None:
             excluded[row] = "no_prompt"
+        elif row in blank:
+            excluded[row] = blank[row]
         elif piece.status is not SpanStatus.VALID:
             excluded[row] = _REASONS[piece.status]
         elif not piece.reasoning_ids:

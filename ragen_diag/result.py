@@ -134,12 +134,14 @@ def read_result(path: str | Path) -> Result:
         text = Path(path).read_text(encoding="utf-8")
     except OSError as error:
         raise ResultError(f"{path}: cannot be read ({error.strerror})") from error
+    except UnicodeDecodeError as error:
+        raise ResultError(f"{path}: not a text; give a result.json") from error
     try:
         value = json.loads(text)
-    except json.JSONDecodeError as error:
-        raise ResultError(f"{path}: not JSON (line {error.lineno}: {error.msg})") from error
+    except (ValueError, RecursionError) as error:
+        raise ResultError(f"{path}: not JSON ({error}); give a result.json") from error
     version = value.get("schema_version") if isinstance(value, dict) else None
-    if version != SCHEMA_VERSION:
+    if type(version) is not int or version != SCHEMA_VERSION:
         raise ResultError(
             f"{path}: schema version {version!r}, this ragen-diag reads {SCHEMA_VERSION};"
             " analyse the run again"

@@ -73,7 +73,7 @@ class Rollouts:
         table = self.table.filter(pl.col("step").eq_missing(pl.lit(step, dtype=pl.Int64)))
         if table.is_empty():
             raise DumpError(
-                f"{self.paths[0]}: no rows of step {step}; steps: {_listing(self.steps)}"
+                f"{self.paths[0]}: no rows of step {step}; steps: {listing(self.steps)}"
             )
         return replace(self, table=table)
 
@@ -83,14 +83,25 @@ class Rollouts:
         Later turns have the model's own earlier reasoning in their prompt, so that a high MI there
         may be self-copying, and must never be scored under another turn's prompts.
         """
-        turn = pl.col("turn")
-        table = self.table.filter(turn.is_null() | (turn == turn.min()))
+        turn, trajectory = pl.col("turn"), pl.col("trajectory_id")
+        # Where trajectories are not told apart, one that begins late cannot be known as such.
+        first = (
+            pl.when(trajectory.is_not_null())
+            .then(turn.min().over("step", "trajectory_id"))
+            .otherwise(turn.min())
+        )
+        table = self.table.filter(turn.is_null() | (turn == first))
         later = self.table.height - table.height
         if not later:
             return self
         return replace(self, table=table, notes={**self.notes, "later_turn": later})
 
 
-def _listing(steps: list[int | None]) -> str:
+def listing(steps: list[int | None]) -> str:
+    """Steps as a text, the first twenty of them.
+
+    >>> listing([1, 20, None])
+    '1, 20, none'
+    """
     shown = ", ".join("none" if step is None else str(step) for step in steps[:20])
     return shown + (f", ... ({len(steps)} in all)" if len(steps) > 20 else "")

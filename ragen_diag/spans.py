@@ -95,7 +95,7 @@ def find_span(response: str, tags: Tags | None, *, prefilled: bool) -> Span:
     ('valid', (10, 13), 1)
     """
     if tags is None:
-        status = SpanStatus.VALID if response else SpanStatus.EMPTY
+        status = SpanStatus.VALID if response.strip() else SpanStatus.EMPTY
         return Span(status, 0, len(response), 0, 0)
     opening_start, start = _opening(response, tags, prefilled)
     if start < 0:

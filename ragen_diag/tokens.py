@@ -137,7 +137,7 @@ def split_response_ids(
     """A response that is known as ids, cut at the span found in its decoded text."""
     span = find_span(decode(tokenizer, ids), tags, prefilled=prefilled)
     if tags is None:
-        return Pieces(ids, 0, len(ids), SpanStatus.VALID if ids else SpanStatus.EMPTY)
+        return Pieces(ids, 0, len(ids), span.status)
     start = _first_covering(tokenizer, ids, span.start)
     stop = _last_within(tokenizer, ids, span.end)
     return Pieces(ids, start, max(start, stop), span.status)

@@ -205,7 +205,7 @@ def test_flat_groups_are_explained() -> None:
         found for found in find_remarks(_evidence(reward=FLAT)) if found.code == "flat_groups"
     )
     assert flat.message == (
-        "2 of 3 groups have no reward variance (identical_texts 1, all_failed 1);"
+        "2 of 3 groups have no reward variance (identical texts 1, all failed 1);"
         " 50.0% would be if all were equally hard."
     )
 

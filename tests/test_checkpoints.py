@@ -4,19 +4,21 @@ import json
 import struct
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import huggingface_hub
 import pytest
 import torch
 import transformers
-from huggingface_hub.errors import LocalEntryNotFoundError
+from huggingface_hub import errors as hub_errors
 from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer, models, pre_tokenizers
 
 from ragen_diag.checkpoints.layouts import inspect
 from ragen_diag.checkpoints.load import choose_device, choose_dtype, open_checkpoint
 from ragen_diag.checkpoints.locate import Located, locate, parse_step
+from ragen_diag.checkpoints.weights import judge_weights
 from ragen_diag.errors import CheckpointError, UsageError
 
 WORDS = {word: i for i, word in enumerate(["<unk>", "up", "down", "left", "right"])}
@@ -257,6 +259,26 @@ def config(**changes: Any) -> Callable[[Path], None]:
     return lambda folder: edit_json(folder / "config.json", **changes)
 
 
+def header(**tensor: Any) -> Callable[[Path], None]:
+    """A file of one tensor of 4 bytes, whose header is all there but for what is given."""
+
+    def harm(folder: Path) -> None:
+        text = json.dumps({"a": {key: value for key, value in tensor.items() if value}}).encode()
+        content = struct.pack("<Q", len(text)) + text + bytes(4)
+        (folder / "model.safetensors").write_bytes(content)
+
+    return harm
+
+
+def index(weight_map: Any) -> Callable[[Path], None]:
+    def harm(folder: Path) -> None:
+        (folder / "model.safetensors").rename(folder / "model-00001-of-00001.safetensors")
+        name = "model.safetensors.index.json"
+        touch(folder / name, text=json.dumps({"weight_map": weight_map}))
+
+    return harm
+
+
 POINTER = "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n"
 CODE = {"AutoModelForCausalLM": "modeling_x.X"}
 DAMAGED: dict[str, tuple[Callable[[Path], None], str]] = {
@@ -281,6 +303,23 @@ DAMAGED: dict[str, tuple[Callable[[Path], None], str]] = {
     "critic": (
         config(architectures=["LlamaForTokenClassification"]),
         "LlamaForTokenClassification is no causal language model; give the policy's",
+    ),
+    "quantised-how": (
+        config(quantization_config="x"),
+        r"config\.json: quant\w+ is 'x', not an obj",
+    ),
+    "length-in-words": (config(max_position_embeddings="x"), r"embeddings is 'x', not a whole num"),
+    "rope-in-words": (
+        config(rope_scaling="x"),
+        r"config\.json: rope_scaling is 'x', not an object",
+    ),
+    "one-architecture": (config(architectures="Llama"), "architectures is 'Llama', not a list"),
+    "index-of-a-list": (index(["a"]), r"index\.json: weight_map is \['a'\], not an object"),
+    "index-of-numbers": (index({"a": 1}), r"index\.json: weight_map holds what is no file name"),
+    "no-dtype": (header(shape=[1], data_offsets=[0, 4]), "not a whole safetensors file"),
+    "offsets-in-words": (
+        header(dtype="F32", shape=[1], data_offsets=["0", "4"]),
+        "not a whole safetensors file",
     ),
     "quantised": (config(quantization_config={"quant_method": "gptq"}), r"weights \(gptq\)"),
 }
@@ -363,7 +402,7 @@ def test_half_precision_weights_are_upcast_exactly(saved: Path) -> None:
         "float32",
         "cpu",
     )
-    assert "float32: bfloat16 weights upcast, exact for bfloat16" in checkpoint.reason
+    assert "bfloat16 weights upcast, which is exact" in checkpoint.reason
     stored = load_file(saved / "model.safetensors")["model.norm.weight"]
     assert torch.equal(checkpoint.model.model.norm.weight, stored.float())
     assert not checkpoint.model.training
@@ -396,9 +435,40 @@ def test_an_untied_head_is_needed_and_a_tied_one_is_not(saved: Path, sharded: Pa
 
 def test_a_weight_of_another_shape_is_an_error(saved: Path) -> None:
     change_weights(saved, lambda w: w.update({"model.norm.weight": torch.ones(8)}))
-    with pytest.raises(CheckpointError, match=r"checkpoint-400: ") as caught:
+    with pytest.raises(
+        CheckpointError,
+        match=r"1 weights have another shape: model\.norm\.weight \(8 in the files, 16 by config",
+    ):
         opened(saved)
-    assert "\n" not in str(caught.value)
+
+
+def test_layers_that_the_configuration_does_not_know_are_not_left_out(saved: Path) -> None:
+    edit_json(saved / "config.json", num_hidden_layers=1)
+    with pytest.raises(
+        CheckpointError, match=r"9 weights are in the files but not .*: model\.layers\.1\."
+    ) as caught:
+        opened(saved)
+    assert "is config.json of this checkpoint?" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "file, text, message",
+    [
+        ("config.json", {"hidden_size": "x"}, r"Error: .*'hidden_size'.*; check its config\.json"),
+        ("config.json", {"num_attention_heads": 0}, "ZeroDivisionError: .*; check its config"),
+        ("tokenizer.json", None, r"KeyError: 'added_tokens'\); copy tokenizer\.json"),
+    ],
+)
+def test_what_the_loaders_choke_on_is_one_line(
+    saved: Path, file: str, text: dict[str, Any] | None, message: str
+) -> None:
+    if text is None:
+        touch(saved / file, text="{}")
+    else:
+        edit_json(saved / file, **text)
+    with pytest.raises(CheckpointError, match=message) as caught:
+        opened(saved)
+    assert str(saved) in str(caught.value) and "\n" not in str(caught.value)
 
 
 def test_a_weight_that_is_not_used_is_noted(saved: Path) -> None:
@@ -406,12 +476,36 @@ def test_a_weight_that_is_not_used_is_noted(saved: Path) -> None:
     assert opened(saved).notes == ("1 weights not used: value_head.weight",)
 
 
+@pytest.mark.parametrize(
+    "name, harmless",
+    [
+        ("model.layers.0.self_attn.rotary_emb.inv_freq", True),
+        ("transformer.h.0.attn.masked_bias", True),
+        ("gpt_neox.layers.0.attention.bias", True),
+        ("v_head.summary.weight", True),
+        ("mtp.layers.0.mlp.up_proj.weight", True),
+        ("model.layers.0.self_attn.q_proj.bias", False),
+        ("score.weight", False),
+        ("lm_head.weight", False),
+    ],
+)
+def test_only_weights_that_change_no_score_may_be_left_out(name: str, harmless: bool) -> None:
+    info = {"missing_keys": (), "mismatched_keys": (), "unexpected_keys": [name]}
+    if harmless:
+        assert judge_weights(Path("x"), info) == (f"1 weights not used: {name}",)
+    else:
+        with pytest.raises(CheckpointError, match=f"1 weights are in the files but not.* {name}"):
+            judge_weights(Path("x"), info)
+
+
 def test_loading_says_nothing_on_the_terminal(
     saved: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     transformers.utils.logging.enable_progress_bar()
     change_weights(saved, lambda weights: weights.update({"value_head.weight": torch.ones(3)}))
-    opened(saved)
+    edit_json(saved / "tokenizer_config.json", model_max_length=4)
+    tokenizer = opened(saved).tokenizer
+    assert tokenizer("up down " * 5)["input_ids"] == [1, 2] * 5
     assert capfd.readouterr() == ("", "")
     assert transformers.utils.logging.is_progress_bar_enabled()
 
@@ -438,17 +532,44 @@ def test_offline_without_a_cached_copy(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
     with pytest.raises(
-        CheckpointError, match="org/name at v1: can't be had from the Hub"
+        CheckpointError, match="org/name at v1: not in the local cache, and HF_HUB_OFFLINE forbids"
     ) as caught:
         open_checkpoint(Located(None, "org/name", "Hub id", None), revision="v1")
-    assert isinstance(caught.value.__cause__, LocalEntryNotFoundError)
+    assert isinstance(caught.value.__cause__, hub_errors.LocalEntryNotFoundError)
+    assert "\n" not in str(caught.value)
+
+
+ANSWER = SimpleNamespace(headers={}, request=None, status_code=404)
+
+
+@pytest.mark.parametrize(
+    "error, message",
+    [
+        (hub_errors.LocalEntryNotFoundError("Got: x\ny"), "cache, and the Hub cannot be reached"),
+        (hub_errors.RepositoryNotFoundError("404\n", response=ANSWER), "no such repository on"),
+        (hub_errors.RevisionNotFoundError("404\n", response=ANSWER), "no such revision of this"),
+        (hub_errors.GatedRepoError("403\n", response=ANSWER), "gated; .* `hf auth login`"),
+        (hub_errors.HFValidationError("bad\nname"), r"no name of a Hub repository \(.*: bad name"),
+        (ConnectionResetError("a\nb"), r"can't be had from the Hub \(ConnectionResetError: a b\)"),
+    ],
+)
+def test_why_the_hub_gave_nothing(
+    error: Exception, message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def snapshot(repo: str, **options: Any) -> str:
+        raise error
+
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", snapshot)
+    with pytest.raises(CheckpointError, match=f"org/name: .*{message}") as caught:
+        open_checkpoint(Located(None, "org/name", "Hub id", None))
     assert "\n" not in str(caught.value)
 
 
 def test_devices_and_dtypes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     monkeypatch.setattr(torch.backends.mps, "is_available", lambda: False)
-    assert choose_device("auto") == ("cpu", "cpu: no accelerator found")
+    assert choose_device("auto") == ("cpu", "no accelerator found")
     for device in ("cuda", "cuda:0", "mps", "tpu", "cpu:1"):
         with pytest.raises(UsageError, match=f"--device {device}: not on this machine, .* cpu"):
             choose_device(device)
@@ -458,11 +579,11 @@ def test_devices_and_dtypes(monkeypatch: pytest.MonkeyPatch) -> None:
     assert choose_device("cuda:1")[0] == "cuda:1"
     with pytest.raises(UsageError, match="--device cuda:2"):
         choose_device("cuda:2")
-    assert choose_dtype("auto", "cuda", "bfloat16") == ("bfloat16", "bfloat16: as stored")
+    assert choose_dtype("auto", "cuda", "bfloat16") == ("bfloat16", "dtype as stored")
     assert choose_dtype("auto", "mps", "float16")[0] == "float32"
     assert choose_dtype("float16", "cpu", "bfloat16") == (
         "float16",
-        "float16: asked for, bfloat16 weights rounded",
+        "dtype as asked, bfloat16 weights rounded",
     )
     monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda: False)
     with pytest.raises(UsageError, match="--dtype bfloat16"):

@@ -198,7 +198,7 @@ def _nothing_scorable(tmp: Path) -> Path:
         (_no_response, ["d.parquet", "response"]),
         (_no_reward, ["d.parquet", "reward", "--reward quality"]),
         (_one_prompt, ["d.parquet", "1 distinct prompt", "at least 2"]),
-        (_nothing_scorable, ["d.parquet", "no response can be scored", "empty_reasoning 64"]),
+        (_nothing_scorable, ["d.parquet", "no response can be scored", "empty_response 64"]),
     ],
 )
 def test_bad_dumps_are_refused_in_one_line(
@@ -260,7 +260,11 @@ def test_rows_that_cannot_be_scored_are_counted_by_reason(tmp_path: Path) -> Non
     )
     assert run.returncode == 0, run.stderr
     result = json.loads(run.stdout)
-    assert result["counts"]["excluded"] == {"no_reasoning_span": 2, "too_long": 1}
+    assert result["counts"]["excluded"] == {
+        "empty_response": 1,
+        "no_reasoning_span": 1,
+        "too_long": 1,
+    }
     assert result["counts"]["scored_rows"] == 61
     assert result["inputs"]["spans"]["counts"]["missing"] == 2
     finding = {finding["code"]: finding for finding in result["findings"]}
@@ -274,6 +278,11 @@ def test_rows_that_cannot_be_scored_are_counted_by_reason(tmp_path: Path) -> Non
         (["analyze"], 2),
         (["analyze", str(DUMP), "--dtype", "float8"], 2),
         (["analyze", str(DUMP), "--reasoning-tags", "<think>"], 2),
+        (["analyze", str(DUMP), "--temperature", "inf"], 2),
+        (["analyze", str(DUMP), "--limit", "1"], 2),
+        (["analyze", str(DUMP), "--baseline", str(DUMP)], 2),
+        (["analyze", str(DUMP), "--out", str(DUMP)], 2),
+        (["nonsense"], 2),
         (["--version"], 0),
         (["-h"], 0),
         (["analyze", "-h"], 0),
@@ -283,7 +292,9 @@ def test_rows_that_cannot_be_scored_are_counted_by_reason(tmp_path: Path) -> Non
 def test_exit_codes(arguments: list[str], code: int) -> None:
     run = ragen_diag(*arguments)
     assert run.returncode == code, run.stderr
-    assert "Traceback" not in run.stderr
+    if code:
+        assert run.stderr.splitlines()[-1].startswith("error: ")
+        assert run.stderr.count("error: ") == 1
 
 
 def test_a_crash_is_one_line_and_exit_2(tmp_path: Path) -> None:
@@ -310,6 +321,31 @@ def test_streams_that_cannot_encode_are_no_reason_to_fail(small_dump: Path, tmp_
         )
         assert run.returncode == 0, run.stderr
         run.stdout.decode(encoding)
+
+
+@pytest.mark.parametrize("command", ["schema", "analyze DUMP -o OUT", "analyze DUMP --json -o OUT"])
+def test_a_reader_that_stops_is_no_failure(command: str, small_dump: Path, tmp_path: Path) -> None:
+    words = command.replace("DUMP", str(small_dump)).replace("OUT", str(tmp_path / "o")).split()
+    run = subprocess.Popen(
+        [sys.executable, "-m", "ragen_diag", *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    assert run.stdout is not None and run.stderr is not None
+    run.stdout.close()
+    said = run.stderr.read().decode()
+    run.stderr.close()
+    assert run.wait() == 0, said
+    assert "error" not in said
+
+
+def test_other_inputs_are_refused_before_anything_is_scored(
+    small_dump: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "o"
+    assert ragen_diag("analyze", small_dump, "-o", out).returncode == 0
+    run = ragen_diag("analyze", small_dump, "--ckpt", "step_00000", "-o", out)
+    assert run.returncode == 2
+    assert "other inputs" in run.stderr
+    assert "scoring" not in run.stderr
 
 
 def test_results_of_other_inputs_are_not_overwritten_unasked(

@@ -1,5 +1,6 @@
 """Dump files of three dialects end in one table; what they hold wrong is refused or counted."""
 
+import datetime
 import hashlib
 import json
 import os
@@ -90,7 +91,7 @@ def test_converted_table_reads_back_to_itself(tmp_path: Path) -> None:
 
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
-MAYBE_FLOAT = st.none() | st.floats(allow_nan=False, allow_infinity=False)
+MAYBE_FLOAT = st.none() | st.floats(-1e150, 1e150)
 
 
 @settings(max_examples=40, deadline=None)
@@ -222,11 +223,72 @@ def test_finish_reasons_in_one_vocabulary(tmp_path: Path) -> None:
     assert rollouts.notes == {"unknown_finish_reason": 1}
 
 
-def test_token_ids_that_are_none(tmp_path: Path) -> None:
-    rows = [{**ROW, "response_ids": ids} for ids in ([1, 2], [1, 2**40], None)]
+@pytest.mark.parametrize(
+    "bad", [[1, 2**40], [1, 2**70], [1.5], [-100, 1], [1, -1], ["a"], [None], [[1]], "1 2", 7]
+)
+def test_one_bad_list_of_token_ids_costs_its_row_all_ids(tmp_path: Path, bad: Any) -> None:
+    rows = [{**ROW, "prompt_ids": [4], "response_ids": ids} for ids in ([1, 2.0], bad, None, [])]
     rollouts = read_dump([jsonl(tmp_path / "a.jsonl", rows)])
-    assert column(rollouts, "response_ids") == [[1, 2], None, None]
+    assert column(rollouts, "response_ids") == [[1, 2], None, None, []]
+    assert column(rollouts, "prompt_ids") == [[4], None, [4], [4]]
     assert rollouts.notes == {"bad_token_ids": 1}
+
+
+@pytest.mark.parametrize(
+    "bad", [[-1.0], [-1.0, float("nan")], [-1.0, -float("inf")], [-1.0, None], [-1e300, 0], "x", 7]
+)
+def test_bad_rollout_logprobs_are_dropped_row_by_row(tmp_path: Path, bad: Any) -> None:
+    rows = [
+        {**ROW, "response_ids": [1, 2], "rollout_logprobs": values}
+        for values in ([-1.0, -2], bad, None)
+    ]
+    rows.append({**ROW, "rollout_logprobs": [-1, -2, -3]})
+    rollouts = read_dump([jsonl(tmp_path / "a.jsonl", rows)])
+    assert column(rollouts, "rollout_logprobs") == [[-1, -2], None, None, [-1, -2, -3]]
+    assert rollouts.notes == {"bad_rollout_logprobs": 1}
+
+
+def test_only_a_response_without_text_and_ids_is_null(tmp_path: Path) -> None:
+    rows: list[dict[str, Any]]
+    rows = [{"response": None}, {"response": None, "response_ids": [1]}, {"response": ""}]
+    rollouts = read_dump([jsonl(tmp_path / "a.jsonl", [{**ROW, **row} for row in rows])])
+    assert column(rollouts, "response") == [None, None, ""]
+    assert column(rollouts, "_flags") == [["null_response"], [], []]
+
+
+@pytest.mark.parametrize("bad", ["no JSON", "[1]", [1], [{"a": 1}], 3])
+def test_bad_reward_components_cost_their_row(tmp_path: Path, bad: Any) -> None:
+    rows = [{**ROW, "reward_components": value} for value in ({"a": 1, "b": 10**400}, bad, None)]
+    rollouts = read_dump([jsonl(tmp_path / "a.jsonl", rows)])
+    parts = [{"key": "a", "value": 1.0}, {"key": "b", "value": None}]
+    assert column(rollouts, "reward_components") == [parts, None, None]
+    assert rollouts.notes == {"bad_components": 1}
+
+
+def test_values_beyond_their_type_are_counted(tmp_path: Path) -> None:
+    rows: list[dict[str, Any]]
+    rows = [{"turn": 2**31}, {"reward": 1e308}, {"reward": 10**400}, {"_flags": "x"}, {}]
+    rollouts = read_dump([jsonl(tmp_path / f"step_{'9' * 23}.jsonl", [{**ROW, **r} for r in rows])])
+    assert column(rollouts, "turn") == [None] * 5
+    assert column(rollouts, "reward") == [1, None, None, 1, 1]
+    assert rollouts.steps == [None]
+    assert rollouts.notes == {"bad_turn": 1, "bad_reward": 2, "bad_flags": 1}
+
+
+@pytest.mark.parametrize(
+    ("reward", "instead"),
+    [
+        ([0.0, 1.0], r"list values such as \[0.0, 1.0\]"),
+        ({"score": 1}, "struct values such as {'score': 1}"),
+        (b"1", "binary values such as b'1'"),
+        (datetime.date(2026, 1, 2), r"date values such as datetime.date\(2026, 1, 2\)"),
+        ("good", "string values such as 'good'"),
+    ],
+)
+def test_rewards_of_another_type_are_named(tmp_path: Path, reward: Any, instead: str) -> None:
+    path = parquet(tmp_path / "a.parquet", {"prompt": ["p"], "response": ["r"], "reward": [reward]})
+    with pytest.raises(DumpError, match=f"{instead}; write one number"):
+        read_dump([path])
 
 
 def test_pandas_index_is_ignored_and_float_ids_are_whole(tmp_path: Path) -> None:
@@ -286,11 +348,21 @@ def test_trl_sums_components_and_keeps_runs_of_prompts_apart(tmp_path: Path) -> 
         read_dump([trl(tmp_path / "completions_00003.parquet")], reward="x")
 
 
+def test_trl_sums_floats_and_what_is_named_a_reward(tmp_path: Path) -> None:
+    more = {"fmt_reward": [1] * 6, "ok_score": [True] * 6, "length": [900] * 6, "cut": [True] * 6}
+    path = trl(tmp_path / "c.parquet", **more)
+    rollouts = read_dump([path])
+    assert column(rollouts, "reward") == [3.5, 2.5, 2.5, 2.0, 3.0, 3.0]
+    assert json.loads(column(rollouts, "extra")[0]) == {"solution": "x", "length": 900, "cut": True}
+    assert column(read_dump([path], reward="length"), "reward") == [900] * 6
+
+
 def test_trl_groups_do_not_run_over_files(tmp_path: Path) -> None:
     same = {"prompt": ["p"] * 2, "completion": ["a", "b"], "f": [1.0, 0.0]}
     for name in ("completions_00010.parquet", "completions_00009.parquet"):
         parquet(tmp_path / "steps" / name, same)
-        parquet(tmp_path / "parts" / name.replace("completions_", "part"), same)
+        part = tmp_path / "parts" / name.replace("completions_", "part")
+        parquet(part, {**same, "completion": [name, "b"]})
     rollouts = read_dump([tmp_path / "steps"])
     assert column(rollouts, "step") == [9, 9, 10, 10]
     assert column(rollouts, "group_id") == ["9:0", "9:0", "10:0", "10:0"]
@@ -414,11 +486,25 @@ def test_one_prompt_under_two_ids_stays_two_groups(tmp_path: Path) -> None:
         assert rollouts.notes == {}
 
 
-def test_one_id_over_several_prompts_is_noted(tmp_path: Path) -> None:
-    rollouts = grouped(tmp_path, [{"prompt": f"p{i}", "group_id": i // 2} for i in range(4)])
-    assert rollouts.notes == {"group_id_with_several_prompts": 2}
+def test_one_id_over_several_prompts_is_refused_unless_they_are_turns(tmp_path: Path) -> None:
+    with pytest.raises(DumpError, match=r"group_id 'g\\n1' .*in row 3 and in row 4 of .*a\.jsonl;"):
+        grouped(tmp_path, [{"prompt": f"p{i // 3}", "group_id": f"g\n{i // 2}"} for i in range(4)])
+    with pytest.raises(DumpError, match=r"in row 1 and in row 2"):
+        grouped(tmp_path, [{"prompt": f"p{i}", "group_id": "g", "step": 1} for i in (0, 1, 1)])
+    apart = [{"prompt": f"p{i // 2}", "group_id": "g", "step": i // 2} for i in range(4)]
+    assert grouped(tmp_path, apart).notes == {}
     turns = [{"prompt": f"p{i}", "group_id": 0, "trajectory_id": "t", "turn": i} for i in range(3)]
     assert grouped(tmp_path, turns).notes == {}
+    other = {"prompt": "q", "group_id": 0, "trajectory_id": "u", "turn": 2}
+    assert grouped(tmp_path, [*turns, other]).notes == {"group_id_with_several_prompts": 1}
+
+
+def test_first_turn_of_each_trajectory(tmp_path: Path) -> None:
+    places = [("t", 0), ("t", 1), ("u", 3), ("u", 2), (None, 0), (None, 1), ("v", None)]
+    rows = [{"trajectory_id": t, "turn": turn, "group_id": "g"} for t, turn in places]
+    first = grouped(tmp_path, rows).first_turns()
+    assert column(first, "_row") == [1, 4, 5, 7]
+    assert first.notes == {"later_turn": 3}
 
 
 def test_sample_ids_are_unique_within_a_step(tmp_path: Path) -> None:
@@ -468,29 +554,26 @@ def test_step_from_the_column_first(tmp_path: Path) -> None:
     assert rollouts.notes == {"bad_step": 1}
     with pytest.raises(DumpError, match=r"name says step 3, but row 2 says step 4"):
         read_dump([jsonl(tmp_path / "step_3.jsonl", [{**ROW, "step": 3}, {**ROW, "step": 4}])])
+    in_folder = jsonl(tmp_path / "exp-iter2" / "part.jsonl", rows)
+    assert column(read_dump([in_folder]), "step") == [4, 4, None, None]
 
 
 # Files
 
 
-def test_torn_and_broken_lines_leave_the_others(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_torn_and_broken_lines_leave_the_others(tmp_path: Path) -> None:
     good = json.dumps(ROW).encode()
+    deep = b'{"a":' * 900 + b"1" + b"}" * 900
     path = tmp_path / "a.jsonl"
-    lines = [
-        b"\xef\xbb\xbf" + good,
-        b'{"a":1, "b":{"a":2}',
-        b"[1]",
-        b"",
-        good,
-        b'{"prompt":"\xe2\x82',
-    ]
+    bad = [b'{"a":1, "b":{"a":2}', b"[1]", deep]
+    lines = [b"\xef\xbb\xbf" + good, *bad, b"", *[good] * 30, b'{"prompt":"\xe2\x82']
     path.write_bytes(b"\r\n".join(lines) + b"\n\n")
     rollouts = read_dump([path])
-    assert column(rollouts, "_row") == [1, 5]
-    assert rollouts.notes == {"bad_line": 2, "torn_line": 1}
-    assert [f"{path}:{n}:" in caplog.text for n in (2, 3, 6)] == [True] * 3
+    assert column(rollouts, "_row") == [1, *range(6, 36)]
+    assert rollouts.notes == {"bad_line": 3, "torn_line": 1}
+    path.write_bytes(b"\n".join([good, good, *bad, good]))
+    with pytest.raises(DumpError, match=r"3 of 6 lines .*; the first, line 3, is not JSON .*','"):
+        read_dump([path])
 
 
 def test_text_that_is_not_unicode_is_replaced_and_counted(tmp_path: Path) -> None:
@@ -525,8 +608,16 @@ def test_refused_files_say_why_in_one_line(tmp_path: Path) -> None:
         "a.gz": (b"\x1f\x8b\x08", "gzip"),
         "cut.parquet": (b"PAR1\x00\x01", "cannot be read as Parquet"),
         "words.txt": (b"hello", "neither Parquet nor JSON lines"),
-        "words.jsonl": (b"hello\n", "no line holds a JSON object"),
-        "blank.jsonl": (b"\n\n", "no line holds a JSON object"),
+        "words.jsonl": (
+            b"\nhello\n",
+            r"no line holds a JSON object \(line 2 is not JSON \(column 1",
+        ),
+        "list.jsonl": (
+            b"3\n",
+            r"no line holds a JSON object \(line 1 is JSON, but no object \('3'\)\)",
+        ),
+        "deep.jsonl": (b'{"a":' * 9000, "no line holds a JSON object"),
+        "blank.jsonl": (b"\n\n", r"no line holds a JSON object \(all lines are blank\)"),
         "other.jsonl": (b'{"text": 1}\n', "no known dialect; found columns text"),
     }
     for name, (content, reason) in contents.items():
@@ -544,17 +635,38 @@ def test_paths_that_lead_nowhere(tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
     for name, reason in {
         "dangling.jsonl": "dangling link",
-        "loop": "dangling link",
+        "loop": "leads back to itself",
         "missing": "no such file",
         "folder": "holds no .parquet or .jsonl",
         "*.jsonl": "no such file",
     }.items():
         with pytest.raises(DumpError, match=reason):
             read_dump([tmp_path / name])
+    with pytest.raises(DumpError, match="path is empty"):
+        read_dump([""])
     with pytest.raises(DumpError, match="remote paths"):
         read_dump(["s3://bucket/x.parquet"])
     with pytest.raises(DumpError, match="no rows"):
         read_dump([parquet(tmp_path / "a.parquet", {"prompt": [], "response": [], "reward": []})])
+
+
+def test_copies_are_refused(tmp_path: Path) -> None:
+    first, copy = (jsonl(tmp_path / name / "5.jsonl", [ROW]) for name in ("a", "b"))
+    with pytest.raises(DumpError, match=r"b/5\.jsonl: a copy of .*a/5\.jsonl"):
+        read_dump([first, copy])
+    other = jsonl(tmp_path / "b" / "6.jsonl", [ROW])
+    assert read_dump([first, other]).steps == [5, 6]
+
+
+def test_names_that_are_not_utf8_are_refused(tmp_path: Path) -> None:
+    path = Path(os.fsdecode(os.fsencode(tmp_path / "a") + b"\xff.jsonl"))
+    try:
+        jsonl(path, [ROW])
+    except OSError:
+        pytest.skip("this file system takes UTF-8 names only")
+    for given_path in (path, tmp_path):
+        with pytest.raises(DumpError, match=r"a\ufffd\.jsonl: the name is not UTF-8"):
+            read_dump([given_path])
 
 
 def test_paths_are_literal(tmp_path: Path) -> None:

@@ -191,15 +191,25 @@ def test_without_matplotlib_only_the_plots_are_missing(tmp_path, monkeypatch):
     ],
 )
 def test_default_folder_is_named_after_run_and_checkpoint(path, expected):
-    result = template().result.model_copy(update={"inputs": make_inputs(path=path)})
-    assert default_folder(result).parts == ("ragen-diag-out", expected, "step_00080")
+    inputs = make_inputs(path=path)
+    assert default_folder(inputs.dump, inputs.checkpoint).parts == (
+        "ragen-diag-out",
+        expected,
+        "step_00080",
+    )
+
+
+def test_default_folder_is_named_after_the_step_and_not_a_trainers_sub_folder():
+    inputs = make_inputs(path="run/120.jsonl")
+    checkpoint = inputs.checkpoint.model_copy(
+        update={"path": "/data/run/global_step_120/actor/huggingface"}
+    )
+    assert default_folder(inputs.dump, checkpoint).parts[-1] == "global_step_120"
 
 
 def test_default_folder_is_plain_whatever_the_names():
-    unscored = no_checkpoint().result
-    assert default_folder(unscored).parts[-1] == "step_00080"
-    inputs = make_inputs(path=f"{HOSTILE}/../{HOSTILE}")
-    result = unscored.model_copy(update={"inputs": inputs})
-    folder = default_folder(result)
+    unscored = no_checkpoint().result.inputs
+    assert default_folder(unscored.dump, None).parts[-1] == "step_00080"
+    folder = default_folder(make_inputs(path=f"{HOSTILE}/../{HOSTILE}").dump, None)
     assert len(folder.parts) == 3 and ".." not in folder.parts
     assert folder.as_posix().isascii() and len(folder.parts[1]) <= 80

@@ -124,7 +124,7 @@ def test_every_number_with_interval_threshold_and_source():
     text = " ".join(page("template").texts["main"][0].split())
     for fact in (
         "0.155 retrieval skill [0.097, 0.212]",
-        "low < 0.4: read off the paper's Fig. 5 at P = 8 (provisional)",
+        "low if < 0.4: read off the paper's Fig. 5 at P = 8 (provisional)",
         "0.443 nats/token H(Z|X) [0.412, 0.474]",
         "n/aneeds a series of steps",
         "53.1 % of 32 groups flat, 41.2 % by chance",
@@ -142,7 +142,10 @@ def test_every_metric_of_the_result_has_a_row(name):
     result = PRODUCTS[name]().result
     cells = {cell for th in page(name).texts["th"] for cell in th.split("\n")}
     joined = "\n".join(cells)
-    assert all(visible(metric).split("\n")[0] in joined for metric in result.metrics)
+    for name, metric in result.metrics.items():
+        plain = result.metrics.get(name.removesuffix("_rows").replace("_ema", ""))
+        repeats = plain is not metric and plain == metric
+        assert repeats or visible(name).split("\n")[0] in joined
 
 
 def test_advice_is_not_said_twice_when_a_finding_is_the_verdict():

@@ -35,13 +35,13 @@ def test_template_collapse_reads_like_this():
         "step 80 of step_00080.parquet (trl): 128 responses in 32 groups\n"
         "scored 127 responses under 32 prompts with step_00080, float32 on cpu\n"
         "\n"
-        "  TEMPLATE COLLAPSE  Reasoning still varies, but not with the prompt. Neither\n"
-        "                     entropy nor reward shows this.\n"
+        "  TEMPLATE COLLAPSE  Reasoning still varies, but hardly with the prompt. Neither\n"
+        "                     entropy per token nor reward shows this.\n"
         "\n"
-        "  input-dependence  LOW      retrieval skill 0.155 [0.097, 0.212], low < 0.4\n"
+        "  input-dependence  LOW      retrieval skill 0.155 [0.097, 0.212], cut 0.4\n"
         "                             retrieval 18.1 %, chance 3.1 %\n"
         "                             MI 0.752 nats/response [0.611, 0.893], cap 3.466\n"
-        "  variety           HIGH     H(Z|X) 0.443 nats/token [0.412, 0.474], low < 0.2\n"
+        "  variety           HIGH     H(Z|X) 0.443 nats/token [0.412, 0.474], cut 0.2\n"
         "  valid reasoning   99.2 % [98.4, 100] of 128 responses\n"
         "  reward variance   53.1 % of 32 groups flat, 41.2 % by chance\n"
         "                    CV of std 1.100: a variance filter likely helps\n"
@@ -128,7 +128,7 @@ def test_findings_that_do_not_fit_are_counted():
     )
     text = printed(result.model_copy(update={"findings": findings}))
     shown = len(re.findall(r"observation \d+", text))
-    hidden = int(re.search(r"\+?(\d+)(?: more)?,? in report", text)[1])
+    hidden = int(re.search(r"(\d+) warnings in report", text)[1])
     assert shown + hidden == 30
     assert len(text.splitlines()) <= 20
 

@@ -102,11 +102,15 @@ def check(metric, value, threshold, state):
 
 def test_a_check_at_its_threshold_shows_why():
     just_below = facts.check_fact(check("retrieval_skill", 0.39996, 0.4, "low"), {})
-    assert (just_below.value, just_below.rule, just_below.state) == ("0.39996", "low < 0.4", "low")
+    assert (just_below.value, just_below.rule, just_below.state) == (
+        "0.39996",
+        "low if < 0.4",
+        "low",
+    )
     at_cut = facts.check_fact(check("retrieval_skill", 0.4, 0.4, "high"), {})
     assert (at_cut.value, at_cut.state) == ("0.400", "high")
     commonest = facts.check_fact(check("top1_share", 0.5, 0.5, "low"), {})
-    assert (commonest.value, commonest.rule) == ("50.0 %", "low >= 50 %")
+    assert (commonest.value, commonest.rule) == ("50.0 %", "low if >= 50 %")
 
 
 def test_terms_do_not_end_in_a_full_stop():

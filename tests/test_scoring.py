@@ -336,12 +336,27 @@ def test_no_path_that_agrees_is_an_error() -> None:
         (Rows([[]], [[]], [[1]]), "prompt 0 has no tokens"),
         (Rows([[1]], [[]], [[]]), "response r0 has no reasoning tokens"),
         (Rows([[1], [2, 37]], [[]], [[1]]), "prompt 1 holds token id 37, .* ids 0 to 36"),
-        (Rows([[1]], [[-1]], [[1]]), "response r0 holds token id -1"),
+        (Rows([[1]], [[-1]], [[1]]), "response r0 holds token id -1, which marks padding"),
     ],
 )
 def test_what_cannot_be_scored_is_said(cross: Rows, message: str) -> None:
     with pytest.raises(ScoringError, match=message):
         score(Policy(tiny("llama-gqa-tied")), cross, response_ids=cross.names)
+
+
+@pytest.mark.parametrize("grown, inside", [(False, 1), (True, 2)])
+def test_only_tiny_models_run_in_one_thread(
+    grown: bool, inside: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[int] = []
+    model, cross = tiny("llama-gqa-tied"), rows()
+    model.register_forward_hook(lambda *call: seen.append(torch.get_num_threads()))
+    if grown:
+        monkeypatch.setattr("ragen_diag.scoring.threads.TINY", 1000)
+    torch.set_num_threads(2)
+    score(Policy(model), cross, response_ids=cross.names)
+    assert set(seen) == {inside}
+    assert torch.get_num_threads() == 2
 
 
 def test_half_precision_stays_within_its_tolerance() -> None:

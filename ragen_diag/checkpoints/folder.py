@@ -6,9 +6,12 @@ they end at once, in one line. Reads safetensors headers, never tensors, and no 
 
 import hashlib
 import json
+import math
+import reprlib
 import struct
 from collections import Counter
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -28,31 +31,45 @@ CAUSAL_HEADS = ("ForCausalLM", "LMHeadModel")
 LFS_POINTER = b"version https://git-lfs"
 MAX_HEADER = 100_000_000
 """Bytes; the format's own limit."""
+INDEX = "model.safetensors.index.json"
+KINDS: dict[str, type | tuple[type, ...]] = {
+    "an object": dict,
+    "a list": list,
+    "a whole number": int,
+    "a number": (int, float),
+}
 
 
 @dataclass(frozen=True)
 class CheckpointFiles:
     """A folder that can be loaded as it stands.
 
-    `fingerprint` is a sha256 over names, sizes and contents of weights, config.json and
-    tokenizer.json. `stored_dtype` is that of most weight bytes. `max_length` is the largest
-    number of positions, None where the model has no such limit.
+    `stored_dtype` is that of most weight bytes. `max_length` is the largest number of positions,
+    None where the model has no such limit.
     """
 
     path: Path
     weights: tuple[Path, ...]
-    fingerprint: str
     stored_dtype: str
     max_length: int | None
 
+    @cached_property
+    def fingerprint(self) -> str:
+        """A sha256 over names, sizes and contents of weights, config.json and tokenizer.json.
+
+        Reads every byte on first use, so that the checks alone stay cheap.
+        """
+        others = (self.path / "config.json", self.path / "tokenizer.json")
+        return _fingerprint([*self.weights, *others])
+
 
 def read_folder(path: Path, *, tokenizer: str | None = None) -> CheckpointFiles:
-    """Check every file that loading will need.
+    """Check every file that loading will need, by headers alone.
 
     Raises:
         CheckpointError: config.json, a shard or the tokenizer is missing; a file is empty, cut
-            short or a Git LFS pointer; the model asks for remote code, is quantised, or is no
-            text-only causal language model.
+            short, malformed or a Git LFS pointer; the model asks for remote code, is quantised, or
+            is no text-only causal language model.
     """
     config = _read_json(path / "config.json")
     _check_config(path, config)
@@ -63,9 +80,8 @@ def read_folder(path: Path, *, tokenizer: str | None = None) -> CheckpointFiles:
     return CheckpointFiles(
         path=path,
         weights=tuple(weights),
-        fingerprint=_fingerprint([*weights, path / "config.json", path / "tokenizer.json"]),
         stored_dtype=_stored_dtype(path, headers),
-        max_length=_max_length(config),
+        max_length=_max_length(path / "config.json", config),
     )
 
 
@@ -76,16 +92,27 @@ def _read_json(file: Path) -> dict[str, Any]:
         )
     try:
         value = json.loads(file.read_bytes())
-    except ValueError as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise CheckpointError(f"{file}: not readable as JSON ({error}); copy it again") from error
     if not isinstance(value, dict):
         raise CheckpointError(f"{file}: holds no JSON object; copy it again")
     return value
 
 
+def _field(file: Path, values: dict[str, Any], key: str, kind: str) -> Any:
+    """The value of a key, None where it is absent; one that is not of its kind is an error."""
+    value = values.get(key)
+    if value is not None and not isinstance(value, KINDS[kind]):
+        raise CheckpointError(
+            f"{file}: {key} is {reprlib.repr(value)}, not {kind}; copy the file again"
+        )
+    return value
+
+
 def _check_config(path: Path, config: dict[str, Any]) -> None:
-    _refuse_remote_code(path / "config.json", config)
-    heads = [str(name) for name in config.get("architectures") or ()]
+    file = path / "config.json"
+    _refuse_remote_code(file, config)
+    heads = [str(name) for name in _field(file, config, "architectures", "a list") or ()]
     if any(key in config for key in ("vision_config", "audio_config")):
         raise CheckpointError(
             f"{path}: a vision or audio language model ({', '.join(heads)}); its placeholders are "
@@ -98,8 +125,9 @@ def _check_config(path: Path, config: dict[str, Any]) -> None:
             f"{path}: {', '.join(heads) or 'an encoder-decoder'} is no causal language model; "
             "give the policy's checkpoint, not that of a critic or reward model"
         )
-    if config.get("quantization_config"):
-        method = config["quantization_config"].get("quant_method", "unknown method")
+    quantised = _field(file, config, "quantization_config", "an object")
+    if quantised:
+        method = quantised.get("quant_method", "unknown method")
         raise CheckpointError(
             f"{path}: quantised weights ({method}), not the policy that was trained; "
             "give the checkpoint they were made from"
@@ -116,21 +144,31 @@ def _refuse_remote_code(file: Path, config: dict[str, Any]) -> None:
 
 def _weights(path: Path) -> list[Path]:
     """The files that transformers will read: model.safetensors, else all that the index names."""
-    single, index = path / "model.safetensors", path / "model.safetensors.index.json"
+    single, index = path / "model.safetensors", path / INDEX
     if single.is_file():
         return [single]
     shards = sorted(path.glob("model-*-of-*.safetensors"))
     if not index.is_file():
         problem = f"{len(shards)} shards but no {index.name}" if shards else "no model.safetensors"
         raise CheckpointError(f"{path}: {problem}; copy the whole folder again")
-    names = sorted(set(_read_json(index).get("weight_map", {}).values()))
-    missing = [name for name in names if not (path / name).is_file()]
-    if missing or not names:
+    files = sorted(set(_weight_map(path).values()))
+    missing = [file.name for file in files if not file.is_file()]
+    if missing or not files:
         raise CheckpointError(
-            f"{path}: {len(missing)} of {len(names)} shards named by {index.name} are missing"
+            f"{path}: {len(missing)} of {len(files)} shards named by {index.name} are missing"
             f"{': ' + missing[0] if missing else ''}; copy the whole folder again"
         )
-    return [path / name for name in names]
+    return files
+
+
+def _weight_map(path: Path) -> dict[str, Path]:
+    """Weight name -> its shard, as the index says."""
+    names = _field(path / INDEX, _read_json(path / INDEX), "weight_map", "an object") or {}
+    if not all(isinstance(name, str) for name in names.values()):
+        raise CheckpointError(
+            f"{path / INDEX}: weight_map holds what is no file name; copy the file again"
+        )
+    return {weight: path / name for weight, name in names.items()}
 
 
 def _header(file: Path) -> dict[str, Any]:
@@ -143,13 +181,23 @@ def _header(file: Path) -> dict[str, Any]:
     damaged = CheckpointError(f"{file}: not a whole safetensors file ({size} bytes); copy it again")
     try:
         header = json.loads(text)
-        header.pop("__metadata__", None)
-        end = max((tensor["data_offsets"][1] for tensor in header.values()), default=0)
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, RecursionError) as error:
         raise damaged from error
-    if 8 + length + end != size or not header:
+    if not isinstance(header, dict):
         raise damaged
-    return dict(header)
+    header.pop("__metadata__", None)
+    if not header or not all(map(_is_tensor, header.values())):
+        raise damaged
+    if 8 + length + max(tensor["data_offsets"][1] for tensor in header.values()) != size:
+        raise damaged
+    return header
+
+
+def _is_tensor(entry: Any) -> bool:
+    match entry:
+        case {"dtype": str(), "shape": [*shape], "data_offsets": [int(), int()]}:
+            return all(isinstance(length, int) for length in shape)
+    return False
 
 
 def _refuse_pointer(file: Path) -> None:
@@ -161,9 +209,8 @@ def _refuse_pointer(file: Path) -> None:
 def _check_index(path: Path, weights: list[Path], headers: list[dict[str, Any]]) -> None:
     if len(weights) == 1 and weights[0].name == "model.safetensors":
         return
-    held = {file.name: header for file, header in zip(weights, headers, strict=True)}
-    weight_map = _read_json(path / "model.safetensors.index.json")["weight_map"]
-    lost = [name for name, file in weight_map.items() if name not in held[file]]
+    held = dict(zip(weights, headers, strict=True))
+    lost = [name for name, file in _weight_map(path).items() if name not in held[file]]
     if lost:
         raise CheckpointError(
             f"{path}: {len(lost)} weights are not in the shards that the index names, first "
@@ -201,18 +248,25 @@ def _stored_dtype(path: Path, headers: list[dict[str, Any]]) -> str:
     return DTYPES[name]
 
 
-def _max_length(config: dict[str, Any]) -> int | None:
+def _max_length(file: Path, config: dict[str, Any]) -> int | None:
     """Positions the model was made for; None for alibi and recurrent models."""
     if config.get("alibi"):
         return None
-    length = config.get("max_position_embeddings") or config.get("n_positions")
-    scaling = config.get("rope_parameters") or config.get("rope_scaling") or {}
-    original = scaling.get("original_max_position_embeddings")
-    factor = scaling.get("factor")
-    if length and original and factor:
+    lengths = [
+        _field(file, config, key, "a whole number")
+        for key in ("max_position_embeddings", "n_positions")
+    ]
+    length: int | None = lengths[0] or lengths[1] or None
+    scalings = [
+        _field(file, config, key, "an object") for key in ("rope_parameters", "rope_scaling")
+    ]
+    scaling = scalings[0] or scalings[1] or {}
+    original = _field(file, scaling, "original_max_position_embeddings", "a whole number")
+    factor = _field(file, scaling, "factor", "a number")
+    if length and original and factor and math.isfinite(factor):
         # yarn as Qwen2.5 states it: the table's length is the original one, the factor stretches.
-        return max(int(length), int(original * factor))
-    return int(length) if length else None
+        return max(length, int(original * factor))
+    return length
 
 
 def _fingerprint(files: list[Path]) -> str:

@@ -24,7 +24,7 @@ class Layout:
 
 
 def inspect(path: Path, *, tokenizer: str | None = None) -> CheckpointFiles:
-    """The files of a checkpoint that can be loaded as it stands; reads each of them once.
+    """The files of a checkpoint that can be loaded as it stands; cheap, as it reads headers alone.
 
     `tokenizer` is where the tokenizer comes from if not from the folder.
 

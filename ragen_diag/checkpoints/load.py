@@ -4,6 +4,7 @@ Nothing is guessed or made up: weights that the files don't hold are an error, r
 pickles are never used, and a folder is opened without the network.
 """
 
+import textwrap
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -13,31 +14,43 @@ from typing import Any
 import huggingface_hub
 import torch
 import transformers
-from huggingface_hub.errors import EntryNotFoundError, HfHubHTTPError, HFValidationError
+from huggingface_hub.errors import (
+    GatedRepoError,
+    HfHubHTTPError,
+    HFValidationError,
+    LocalEntryNotFoundError,
+    RepositoryNotFoundError,
+    RevisionNotFoundError,
+)
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from ragen_diag.checkpoints.folder import CheckpointFiles
 from ragen_diag.checkpoints.layouts import inspect
 from ragen_diag.checkpoints.locate import Located
+from ragen_diag.checkpoints.weights import judge_weights
 from ragen_diag.errors import CheckpointError, UsageError
 
 DOWNLOADED = ("*.safetensors", "*.json", "*.model", "*.txt", "*.tiktoken")
 NOT_DOWNLOADED = ("*/*", "consolidated*")
 """Sub-folders and a second copy of the weights in another layout."""
 
+UNBOUNDED = 10**30
+"""No limit of tokens, the way transformers itself writes it."""
+
 
 @dataclass(frozen=True)
 class Checkpoint:
     """A policy, ready to score.
 
-    `fingerprint` identifies weights, configuration and tokenizer by content; `reason` says why
-    this device and dtype; `notes` what else was met on loading; `max_length` is None where the
-    model has no limit.
+    `found` tells how the name given was resolved; `fingerprint` identifies weights, configuration
+    and tokenizer by content; `reason` says why this device and dtype; `notes` what else was met on
+    loading; `max_length` is None where the model has no limit.
     """
 
     model: Any = field(repr=False)
     tokenizer: Any = field(repr=False)
     path: str
+    found: str
     revision: str | None
     fingerprint: str
     stored_dtype: str
@@ -80,6 +93,7 @@ def open_checkpoint(
         model, notes = _load_model(files, chosen_dtype, chosen_device)
         loaded_tokenizer = _load_tokenizer(tokenizer or str(path))
     return Checkpoint(
+        found=located.how,
         model=model,
         tokenizer=loaded_tokenizer,
         path=located.hub_id or str(path),
@@ -109,13 +123,13 @@ def choose_device(choice: str) -> tuple[str, str]:
     }
     if choice == "auto":
         device = next(name for name, available in there.items() if available)
-        return device, "cpu: no accelerator found" if device == "cpu" else f"{device}: found"
+        return device, "no accelerator found" if device == "cpu" else "an accelerator was found"
     kind, _, index = choice.partition(":")
     count = torch.cuda.device_count() if kind == "cuda" else 1
     if not there.get(kind) or (index and not (index.isdecimal() and int(index) < count)):
         available = ", ".join(name for name, is_there in there.items() if is_there)
         raise UsageError(f"--device {choice}: not on this machine, which has {available}")
-    return choice, f"{choice}: asked for"
+    return choice, "device as asked"
 
 
 def choose_dtype(choice: str, device: str, stored: str) -> tuple[str, str]:
@@ -126,16 +140,16 @@ def choose_dtype(choice: str, device: str, stored: str) -> tuple[str, str]:
     """
     if choice == "auto":
         if device.startswith("cuda") or stored == "float64":
-            return stored, f"{stored}: as stored"
+            return stored, "dtype as stored"
         if stored == "float32":
-            return "float32", "float32: as stored"
-        return "float32", f"float32: {stored} weights upcast, exact for {stored} checkpoints"
+            return "float32", "dtype as stored"
+        return "float32", f"{stored} weights upcast, which is exact"
     if choice not in ("float32", "bfloat16", "float16"):
         raise UsageError(f"--dtype {choice}: choose auto, float32, bfloat16 or float16")
     if choice == "bfloat16" and device.startswith("cuda") and not torch.cuda.is_bf16_supported():
         raise UsageError(f"--dtype bfloat16: {device} can't compute in it; choose float32")
     rounded = "" if choice in ("float32", stored) else f", {stored} weights rounded"
-    return choice, f"{choice}: asked for{rounded}"
+    return choice, f"dtype as asked{rounded}"
 
 
 def _load_model(files: CheckpointFiles, dtype: str, device: str) -> tuple[Any, tuple[str, ...]]:
@@ -146,35 +160,39 @@ def _load_model(files: CheckpointFiles, dtype: str, device: str) -> tuple[Any, t
             local_files_only=True,
             trust_remote_code=False,
             use_safetensors=True,
+            # Not to use them, but to have them in `info`: the loader's own error names none.
+            ignore_mismatched_sizes=True,
             output_loading_info=True,
         )
         model, info = loaded
         model = model.to(device).eval().requires_grad_(False)
-    except (OSError, ValueError, RuntimeError, KeyError, ImportError) as error:
-        raise CheckpointError(f"{files.path}: can't be loaded: {_first_line(error)}") from error
-    for problem, keys in (
-        ("weights are missing", info["missing_keys"]),
-        ("weights have another shape than config.json says", info["mismatched_keys"]),
-        ("weights can't be converted", info.get("error_msgs", ())),
-    ):
-        if keys:
-            raise CheckpointError(
-                f"{files.path}: {len(keys)} {problem}: {_listed(keys)}; they would have been "
-                "made up, so copy or merge the checkpoint again"
-            )
-    unused = info["unexpected_keys"]
-    return model, (f"{len(unused)} weights not used: {_listed(unused)}",) if unused else ()
+    # A third party's code on a stranger's files: what it raises is not listed anywhere and differs
+    # from model to model (StrictDataclassError, ZeroDivisionError, TypeError, ...).
+    except Exception as error:
+        raise CheckpointError(
+            f"{files.path}: can't be loaded ({_told(error)}); check its config.json, or copy the "
+            "checkpoint again"
+        ) from error
+    return model, judge_weights(files.path, info)
 
 
 def _load_tokenizer(source: str) -> Any:
+    is_folder = Path(source).is_dir()
     try:
-        return AutoTokenizer.from_pretrained(
-            source, local_files_only=Path(source).is_dir(), trust_remote_code=False
+        tokenizer = AutoTokenizer.from_pretrained(
+            source, local_files_only=is_folder, trust_remote_code=False
         )
-    except (OSError, ValueError, RuntimeError, KeyError, ImportError) as error:
+    # As in `_load_model`; the tokenizers library raises bare `Exception`.
+    except Exception as error:
+        advice = "copy tokenizer.json and the other JSON files again" if is_folder else "check it"
         raise CheckpointError(
-            f"tokenizer {source}: can't be loaded: {_first_line(error)}"
+            f"tokenizer {source}: can't be loaded ({_told(error)}); {advice}, or give another "
+            "with --tokenizer"
         ) from error
+    # Else it warns on the terminal of texts that are too long for the model, which are left out
+    # and counted elsewhere.
+    tokenizer.model_max_length = UNBOUNDED
+    return tokenizer
 
 
 def _download(hub_id: str, revision: str | None) -> tuple[Path, str]:
@@ -187,13 +205,37 @@ def _download(hub_id: str, revision: str | None) -> tuple[Path, str]:
                 allow_patterns=list(DOWNLOADED),
                 ignore_patterns=list(NOT_DOWNLOADED),
             )
-    except (HfHubHTTPError, EntryNotFoundError, HFValidationError, OSError) as error:
+    # What the network raises depends on the HTTP library, which huggingface_hub has changed twice.
+    except Exception as error:
         wanted = hub_id + (f" at {revision}" if revision else "")
-        raise CheckpointError(
-            f"{wanted}: can't be had from the Hub ({type(error).__name__}: {_first_line(error)}); "
-            "check name and revision, log in with `hf auth login`, or fetch it with a network"
-        ) from error
+        raise CheckpointError(f"{wanted}: {_hub_problem(error)}") from error
     return Path(path), Path(path).name
+
+
+def _hub_problem(error: Exception) -> str:
+    """What is wrong and what to do; the narrower error goes first."""
+    if isinstance(error, HFValidationError):
+        return f"no name of a Hub repository ({_told(error)}); give org/name, or a folder"
+    if isinstance(error, GatedRepoError):
+        return "gated; accept its terms on its Hub page, then log in with `hf auth login`"
+    if isinstance(error, RevisionNotFoundError):
+        return "no such revision of this Hub repository; check --revision"
+    if isinstance(error, RepositoryNotFoundError):
+        return (
+            "no such repository on the Hub, or a private one; check the name, or log in with "
+            "`hf auth login`"
+        )
+    if isinstance(error, LocalEntryNotFoundError):
+        why = "the Hub cannot be reached; fetch it where there is a network, or give a folder"
+        if isinstance(error.__cause__, HfHubHTTPError):
+            why = f"the Hub refused ({_told(error.__cause__)}); log in with `hf auth login`"
+        if huggingface_hub.constants.HF_HUB_OFFLINE:
+            why = "HF_HUB_OFFLINE forbids asking the Hub; unset it, or give a folder"
+        return f"not in the local cache, and {why}"
+    return (
+        f"can't be had from the Hub ({_told(error)}); try again, log in with `hf auth login`, or "
+        "give a folder"
+    )
 
 
 @contextmanager
@@ -216,10 +258,7 @@ def _quiet() -> Iterator[None]:
             hub.enable_progress_bars()
 
 
-def _listed(keys: Any) -> str:
-    names = sorted(key if isinstance(key, str) else str(key[0]) for key in keys)
-    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0]
+def _told(error: Exception) -> str:
+    """Kind and words of a library's error on one line."""
+    words = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    return textwrap.shorten(words, 300, placeholder=" ...")

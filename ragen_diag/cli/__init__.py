@@ -7,6 +7,8 @@ Exit codes: 0 done · 1 a gate failed, nothing else · 2 usage, bad input, crash
 import os
 import sys
 import traceback
+from contextlib import suppress
+from typing import NoReturn
 
 import typer
 
@@ -45,15 +47,18 @@ def main() -> None:
     """Run the command line; every failure becomes one line on stderr and its exit code."""
     _make_streams_safe()
     try:
-        app()
+        sys.exit(app(standalone_mode=False))
     except RagenDiagError as error:
         _fail(str(error), error.exit_code)
-    except BrokenPipeError:
-        # The reader went away: nobody is left to tell. Point stdout at nothing so that the
-        # interpreter's own flush at exit does not raise again.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(2)
+    except KeyboardInterrupt:
+        _fail("interrupted", 130)
     except Exception as error:
+        # Wrong words: the parser's own exceptions, which differ between its versions in all but
+        # this method. Shown here so that they look like every other error.
+        if hasattr(error, "format_message"):
+            if not (message := error.format_message()):
+                sys.exit(2)  # no words at all: the help was printed
+            _fail(f"{message.rstrip('.')}; see ragen-diag --help", 2)
         if _debugging():
             traceback.print_exc()
         _fail(
@@ -63,10 +68,13 @@ def main() -> None:
         )
 
 
-def _fail(message: str, code: int) -> None:
+def _fail(message: str, code: int) -> NoReturn:
     from ragen_diag.report.safetext import one_line
 
-    sys.stderr.write(f"error: {one_line(message)}\n")
+    # Standard error may be closed or full; the exit code still tells.
+    with suppress(OSError, AttributeError):
+        sys.stderr.write(f"error: {one_line(message)}\n")
+        sys.stderr.flush()
     sys.exit(code)
 
 

@@ -1,5 +1,6 @@
 """`ragen-diag analyze`: one step, scored, measured, judged and written out."""
 
+import math
 import sys
 from enum import StrEnum
 from pathlib import Path
@@ -7,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from ragen_diag.cli.streams import data_on_stdout
 from ragen_diag.errors import UsageError
 from ragen_diag.settings import ReasoningTags, Settings
 
@@ -41,7 +43,8 @@ class PlotFormat(StrEnum):
 
 def analyze(
     dump: Annotated[
-        list[Path], typer.Argument(help="Rollout dump: files or folders.", show_default=False)
+        list[Path],
+        typer.Argument(help="Rollout dump: files or folders.", show_default=False),
     ],
     ckpt: Annotated[
         str | None,
@@ -82,14 +85,24 @@ def analyze(
         typer.Option(rich_help_panel=_MODEL, help="Tokenizer, if the checkpoint has none."),
     ] = None,
     dtype: Annotated[
-        Dtype, typer.Option(rich_help_panel=_MODEL, help="auto is float32 on a CPU.")
+        Dtype,
+        typer.Option(
+            rich_help_panel=_MODEL,
+            metavar="DTYPE",
+            help="auto, float32, bfloat16, float16; auto is float32 on a CPU.",
+        ),
     ] = Dtype.auto,
     device: Annotated[
         str, typer.Option(rich_help_panel=_MODEL, help="auto, cpu, cuda, cuda:1, mps.")
     ] = _DEFAULTS.device,
     batch_tokens: Annotated[
         int | None,
-        typer.Option(min=1, rich_help_panel=_MODEL, help="Padded tokens per forward pass."),
+        typer.Option(
+            min=1,
+            rich_help_panel=_MODEL,
+            help="Padded tokens per forward pass; default: a fixed function of the vocabulary.",
+            show_default=False,
+        ),
     ] = None,
     temperature: Annotated[
         float,
@@ -111,7 +124,7 @@ def analyze(
         ),
     ] = _DEFAULTS.resamples,
     seed: Annotated[
-        int, typer.Option(rich_help_panel=_STATISTICS, help="Seed of every random draw.")
+        int, typer.Option(min=0, rich_help_panel=_STATISTICS, help="Seed of every random draw.")
     ] = _DEFAULTS.seed,
     out: Annotated[
         Path | None,
@@ -119,13 +132,19 @@ def analyze(
             "--out",
             "-o",
             rich_help_panel=_OUTPUT,
-            help="Output folder; default: ragen-diag-out/RUN/CHECKPOINT.",
+            help="Output folder; default: ragen-diag-out/RUN/CHECKPOINT, named after dump and"
+            " checkpoint, in the current folder.",
             show_default=False,
         ),
     ] = None,
     force: Annotated[
         bool,
-        typer.Option("--force", rich_help_panel=_OUTPUT, help="Replace results of other inputs."),
+        typer.Option(
+            "--force",
+            rich_help_panel=_OUTPUT,
+            help="Replace the results of another dump, step or checkpoint. Those of the same"
+            " inputs are replaced in any case.",
+        ),
     ] = False,
     json: Annotated[
         bool,
@@ -142,8 +161,14 @@ def analyze(
 ) -> None:
     """Score one step's rollouts with its checkpoint, measure, judge and report.
 
-    Example: ragen-diag analyze run.parquet --ckpt step_400
+    Examples:
+
+    ragen-diag analyze out/completions/completions_00400.parquet --ckpt out/checkpoint-400
+
+    ragen-diag analyze rollouts/400.jsonl --ckpt step_400 --baseline base/result.json
     """
+    if not math.isfinite(temperature):
+        raise UsageError(f"--temperature {temperature}: give a finite number, such as 1.0")
     settings = Settings(
         step=step,
         reward=reward,
@@ -159,11 +184,7 @@ def analyze(
         resamples=resamples,
         seed=seed,
     )
-    try:
-        _run(dump, ckpt, settings, baseline, out, force, json, plot_format.value, quiet)
-    except KeyboardInterrupt:
-        sys.stderr.write("interrupted: nothing was written\n")
-        raise typer.Exit(130) from None
+    _run(dump, ckpt, settings, baseline, out, force, json, plot_format.value, quiet)
 
 
 def _run(
@@ -180,19 +201,26 @@ def _run(
     # Imported here so that --help and --version need neither torch nor matplotlib.
     from ragen_diag.cli.progress import Progress
     from ragen_diag.pipeline import analyze as run
-    from ragen_diag.report.folder import default_folder, write_folder
+    from ragen_diag.report.folder import check_folder, default_folder, write_folder
     from ragen_diag.report.terminal import print_verdict
-    from ragen_diag.result import read_result
+    from ragen_diag.result import CheckpointInput, DumpInput, read_result
+
+    class Run(Progress):
+        folder = Path()
+
+        def inputs(self, dump: DumpInput, checkpoint: CheckpointInput | None) -> None:
+            self.folder = out or default_folder(dump, checkpoint)
+            check_folder(self.folder, dump, checkpoint, force=force)
 
     reference = read_result(baseline) if baseline is not None else None
-    with Progress(quiet=quiet) as progress:
+    with Run(quiet=quiet) as progress:
         product = run(dump, ckpt, settings=settings, baseline=reference, observer=progress)
-    folder = out or default_folder(product.result)
-    write_folder(product, folder, force=force, plot_format=plot_format)
-    if json:
-        sys.stdout.write(product.result.to_json())
-    else:
-        print_verdict(product.result, folder)
+    write_folder(product, progress.folder, force=force, plot_format=plot_format)
+    with data_on_stdout():
+        if json:
+            sys.stdout.write(product.result.to_json())
+        else:
+            print_verdict(product.result, progress.folder)
 
 
 def _parse_tags(text: str) -> ReasoningTags:

@@ -38,13 +38,14 @@ def read_dump(paths: Sequence[str | Path], *, reward: str | None = None) -> Roll
 
     Raises:
         DumpError: a file is missing, unreadable or of no known dialect; files of different
-            dialects; no reward column; no rows; a step that column and name put differently.
+            dialects; no reward column; no rows; a step that column and name put differently; a
+            group id of several prompts.
     """
     files = find_files(paths)
     raws = [_read(file) for file in files]
     raws = [raw for raw in raws if raw.frame.height]
     if not raws:
-        raise DumpError(f"{files[0].path}: the dump holds no rows")
+        raise DumpError(f"{files[0].path}: the dump holds no rows; name a file that does")
     dialect = _common_dialect(raws)
     drafts = [dialect.draft(raw, reward) for raw in raws]
     _require_reward(raws, drafts, reward)
@@ -84,7 +85,7 @@ def _dialect_of(raw: RawTable) -> Dialect:
     if not found:
         raise DumpError(
             f"{raw.path}: no known dialect; found columns {', '.join(raw.frame.columns)}; "
-            "a dump needs prompt, response and reward (or input, output, score)"
+            "a dump needs prompt, response and reward (or input, output, score): rename the columns"
         )
     most = max(found.values(), key=len)
     if any(not signature <= most for signature in found.values()):
@@ -104,6 +105,10 @@ def _require_reward(raws: Sequence[RawTable], drafts: Sequence[Draft], name: str
         step = f"try --reward {next(iter(candidates))}" if candidates else "add one named 'reward'"
         columns = ", ".join(raws[0].frame.columns)
         raise DumpError(f"{path}: no reward column; found {columns}; {step}")
-    if not any(reward.holds_numbers for reward in rewards):
+    instead = [reward.instead for reward in rewards]
+    if all(instead):
         named = "" if name is None else f"'{name}' "
-        raise DumpError(f"{path}: no value of the reward {named}is a number")
+        raise DumpError(
+            f"{path}: no value of the reward {named}is a number, but {instead[0]}; write one number"
+            " per response, or name another column with --reward"
+        )

@@ -15,6 +15,7 @@ from ragen_diag.rollouts import SCHEMA
 
 Flagged = tuple[pl.Series, pl.Series | None]
 
+_ID_COLUMNS = ("prompt_ids", "response_ids")
 _REWARD_FLAGS = ("null_reward", "nan_reward", "bad_reward")
 
 
@@ -28,6 +29,7 @@ def assemble(raw: RawTable, draft: Draft) -> pl.DataFrame:
     cells: dict[str, pl.Series] = {}
     flags = [] if draft.reward is None else [draft.reward.flag]
     _take_conversations(raw, given, cells, flags)
+    _take_tokens(given, cells, flags)
     for name, values in given.items():
         if name in _READ:
             cells[name], flag = _READ[name](values)
@@ -38,14 +40,12 @@ def assemble(raw: RawTable, draft: Draft) -> pl.DataFrame:
     cells["extra"] = _extra(raw, draft, cells.get("extra"))
     cells["_file"] = cells.get("_file", _nulls("_file", raw)).fill_null(str(raw.path))
     cells["_row"] = cells.get("_row", _nulls("_row", raw)).fill_null(raw.row)
-    step = cells.get("step", _nulls("step", raw)).cast(pl.Int64)
-    cells["step"] = fill_steps(step, raw.row, raw.path)
-    missing_response = cells["response"].is_null()
-    flags.append(_where(missing_response, "null_response"))
-    cells["response"] = cells["response"].fill_null("")
+    cells["step"] = fill_steps(cells.get("step", _nulls("step", raw)), raw.row, raw.path)
+    without_ids = cells.get("response_ids", _nulls("response_ids", raw)).is_null()
+    flags.append(_where(cells["response"].is_null() & without_ids, "null_response"))
     if "finish_reason" not in cells:
         cells["finish_reason"] = _nulls("finish_reason", raw).fill_null("unknown")
-    cells["_flags"] = _merged_flags(given.get("_flags"), raw.flags, flags)
+    cells["_flags"] = _merged_flags(cells.get("_flags"), raw.flags, flags)
     return pl.DataFrame(
         [
             cells.get(name, _nulls(name, raw)).cast(dtype).alias(name)
@@ -74,6 +74,25 @@ def _take_conversations(
         cells["response"], later = _first_answer(chats)
         flags.append(_where(later, "later_turns_ignored"))
         del given["response"]
+
+
+def _take_tokens(
+    given: dict[str, pl.Series], cells: dict[str, pl.Series], flags: list[pl.Series]
+) -> None:
+    """Moves ids and log-probs of tokens; a row with ids that are none keeps its texts alone."""
+    read = {name: columns.token_ids(given.pop(name)) for name in _ID_COLUMNS if name in given}
+    if read:
+        masks = pl.DataFrame([bad.alias(name) for name, (_, bad) in read.items()])
+        bad = masks.select(pl.any_horizontal(pl.all())).to_series()
+        cells |= {name: _without(ids, bad) for name, (ids, _) in read.items()}
+        flags.append(_where(bad, "bad_token_ids"))
+    if "rollout_logprobs" in given:
+        logprobs, bad = columns.logprobs(given.pop("rollout_logprobs"))
+        if "response_ids" in cells:
+            other_length = logprobs.list.len() != cells["response_ids"].list.len()
+            bad |= other_length.fill_null(False)
+        cells["rollout_logprobs"] = _without(logprobs, bad)
+        flags.append(_where(bad, "bad_rollout_logprobs"))
 
 
 def _first_answer(chats: pl.Series) -> tuple[pl.Series, pl.Series]:
@@ -120,7 +139,7 @@ def _member(values: pl.Series, is_json: bool) -> pl.Series:
 def _merged_flags(
     earlier: pl.Series | None, raw_flags: pl.Series, flags: list[pl.Series]
 ) -> pl.Series:
-    kept = raw_flags if earlier is None else earlier.cast(pl.List(pl.String))
+    kept = raw_flags if earlier is None else earlier
     frame = pl.DataFrame([flag.cast(pl.String).alias(str(i)) for i, flag in enumerate(flags)])
     fresh = frame.select(pl.concat_list(pl.all()).list.drop_nulls()).to_series()
     merged = pl.DataFrame({"kept": kept.fill_null([]), "fresh": fresh, "raw": raw_flags})
@@ -136,13 +155,17 @@ def _nulls(name: str, raw: RawTable) -> pl.Series:
     return pl.repeat(None, raw.frame.height, dtype=pl.Null, eager=True).cast(SCHEMA[name])
 
 
+def _without(values: pl.Series, mask: pl.Series) -> pl.Series:
+    return pl.select(pl.when(~pl.lit(mask)).then(pl.lit(values))).to_series()
+
+
 def _where(mask: pl.Series, flag: str) -> pl.Series:
     return pl.select(pl.when(pl.lit(mask)).then(pl.lit(flag))).to_series()
 
 
-def _integers(flag: str) -> Callable[[pl.Series], Flagged]:
+def _integers(flag: str, dtype: type[pl.DataType] = pl.Int64) -> Callable[[pl.Series], Flagged]:
     def read(values: pl.Series) -> Flagged:
-        whole, bad = columns.integers(values)
+        whole, bad = columns.integers(values, dtype)
         return whole, _where(bad, flag)
 
     return read
@@ -165,9 +188,16 @@ def _advantages(values: pl.Series) -> Flagged:
     return value, (reason + "_advantage").set(reason == "null", None)
 
 
-def _token_ids(values: pl.Series) -> Flagged:
-    ids, bad = columns.token_ids(values)
-    return ids, _where(bad, "bad_token_ids")
+def _components(values: pl.Series) -> Flagged:
+    named, bad = columns.components(values)
+    return named, _where(bad, "bad_components")
+
+
+def _earlier_flags(values: pl.Series) -> Flagged:
+    if values.dtype in (pl.List(pl.String), pl.List(pl.Null)):
+        return values.cast(pl.List(pl.String)), None
+    nothing = pl.Series([None] * len(values), dtype=pl.List(pl.String))
+    return nothing, _where(values.is_not_null(), "bad_flags")
 
 
 def _finish_reasons(values: pl.Series) -> Flagged:
@@ -181,19 +211,17 @@ _READ: Mapping[str, Callable[[pl.Series], Flagged]] = {
     "group_source": _texts,
     "sample_id": _identifiers,
     "trajectory_id": _identifiers,
-    "turn": _integers("bad_turn"),
+    "turn": _integers("bad_turn", pl.Int32),
     "split": _texts,
     "prompt": _texts,
     "response": _texts,
-    "reward_components": lambda values: (columns.components(values), None),
+    "reward_components": _components,
     "advantage": _advantages,
     "ground_truth": _texts,
     "finish_reason": _finish_reasons,
-    "prompt_ids": _token_ids,
-    "response_ids": _token_ids,
-    "rollout_logprobs": lambda values: (columns.logprobs(values), None),
     "env": _texts,
     "extra": _texts,
     "_file": _texts,
     "_row": _integers("bad_row"),
+    "_flags": _earlier_flags,
 }

@@ -20,7 +20,8 @@ def draft(raw: RawTable, reward: str | None) -> Draft:
     frame = raw.frame
     known = [name for name in frame.columns if name in SCHEMA and name != "reward"]
     extra = [name for name in frame.columns if name not in SCHEMA]
-    parts = columns.components(frame["reward_components"]) if "reward_components" in known else None
+    named = "reward_components"
+    parts = columns.components(frame[named])[0] if named in known else None
     keys = [] if parts is None else _keys(parts)
     chosen = _reward(frame, parts, keys, reward)
     if reward not in (None, "reward") and "reward" in frame.columns:

@@ -13,7 +13,9 @@ import polars as pl
 from ragen_diag.rollouts import COMPONENTS, MESSAGES
 
 EXACT_FLOAT = 2**53
-_NOT_FINITE = [math.nan, math.inf, -math.inf]
+LARGEST = 1e150
+"""The square of a larger number, or a sum of such squares, is beyond what a float can hold."""
+LARGEST_ID = 2**31 - 1
 _TEXT = (pl.String, pl.Categorical, pl.Enum)
 _FINISH = {
     "stop": ("stop", "eos", "eos_token", "stop_sequence", "end_turn", "complete", "completed"),
@@ -31,7 +33,7 @@ def numbers(values: pl.Series) -> tuple[pl.Series, pl.Series]:
     """The finite numbers in `values` as Float64, and why the others are null.
 
     Numbers, numeric text and booleans (1 and 0) count. The second series holds "null" (nothing
-    there), "nan", "bad" (infinite, or no number) or null (a number).
+    there), "nan", "bad" (beyond LARGEST, or no number) or null (a number).
 
     >>> number, reason = numbers(pl.Series(["0.5", "True", "n/a", "NaN", None]))
     >>> number.to_list(), reason.to_list()
@@ -43,20 +45,20 @@ def numbers(values: pl.Series) -> tuple[pl.Series, pl.Series]:
         .then(pl.lit("null"))
         .when(value.is_nan())
         .then(pl.lit("nan"))
-        .when(value.is_null() | value.is_infinite())
+        .when(value.is_null() | (value.abs() > LARGEST))
         .then(pl.lit("bad"))
     )
-    frame = pl.select(reason=reason, value=pl.when(value.is_finite()).then(value))
+    frame = pl.select(reason=reason, value=pl.when(value.abs() <= LARGEST).then(value))
     return frame["value"], frame["reason"]
 
 
-def integers(values: pl.Series) -> tuple[pl.Series, pl.Series]:
-    """Whole numbers as Int64, and a mask of the values that are there but are none."""
-    if values.dtype.is_integer():
-        whole = values.cast(pl.Int64, strict=False)
-    else:
+def integers(values: pl.Series, dtype: type[pl.DataType] = pl.Int64) -> tuple[pl.Series, pl.Series]:
+    """Whole numbers as `dtype`, and a mask of the values that are there but fit in none."""
+    whole = values
+    if not values.dtype.is_integer():
         value, _ = numbers(values)
-        whole = value.set(value != value.round(), None).cast(pl.Int64, strict=False)
+        whole = value.set(value != value.round(), None)
+    whole = whole.cast(dtype, strict=False)
     return whole, values.is_not_null() & whole.is_null()
 
 
@@ -85,21 +87,21 @@ def identifiers(values: pl.Series) -> tuple[pl.Series, pl.Series]:
 
 
 def token_ids(values: pl.Series) -> tuple[pl.Series, pl.Series]:
-    """Lists of token ids as List(Int32), and a mask of lists that hold something else."""
-    kind = pl.List(pl.Int32)
-    if not _is_list(values) or _inner(values).is_nested():
-        return pl.Series(values.name, [None] * len(values), dtype=kind), values.is_not_null()
-    lists = values.cast(kind, strict=False)
-    bad = (lists.list.eval(pl.element().is_null()).list.any()).fill_null(False)
-    return lists.set(bad, None) if bad.any() else lists, bad
+    """Lists of token ids as List(Int32), and a mask of values that are something else.
+
+    An id is a whole number from 0 to LARGEST_ID; -1 or -100 is padding, which no model was fed.
+
+    >>> token_ids(pl.Series([[1.0, 2.0], [1.5], [3, -100]]))[0].to_list()
+    [[1, 2], None, None]
+    """
+    item = pl.element()
+    is_id = (item == item.round()) & item.is_between(0, LARGEST_ID)
+    return _lists_of(values, is_id, pl.Int32)
 
 
-def logprobs(values: pl.Series) -> pl.Series:
-    """Lists of log-probabilities as List(Float32); what is no list becomes null."""
-    kind = pl.List(pl.Float32)
-    if not _is_list(values) or _inner(values).is_nested():
-        return pl.Series(values.name, [None] * len(values), dtype=kind)
-    return values.cast(kind, strict=False)
+def logprobs(values: pl.Series) -> tuple[pl.Series, pl.Series]:
+    """Lists of finite log-probabilities as List(Float32), and a mask of values that are none."""
+    return _lists_of(values, pl.element().cast(pl.Float32, strict=False).is_finite(), pl.Float32)
 
 
 def conversations(values: pl.Series, *, is_json: bool = False) -> pl.Series | None:
@@ -121,19 +123,19 @@ def conversations(values: pl.Series, *, is_json: bool = False) -> pl.Series | No
     return pl.Series(values.name, chats, dtype=MESSAGES)
 
 
-def components(values: pl.Series) -> pl.Series:
-    """Named numbers per row, as list of key and value.
+def components(values: pl.Series) -> tuple[pl.Series, pl.Series]:
+    """Named numbers per row, as list of key and value, and a mask of values that are no such thing.
 
     Takes a Parquet map, a list of pairs, a struct, or the JSON text of objects.
     """
-    kind = values.dtype.base_type().__name__
-    if kind in ("List", "Map"):
-        return values.cast(COMPONENTS, strict=False).list.eval(
-            pl.struct(key=_field("key"), value=_field("value").replace(_NOT_FINITE, None))
-        )
-    dicts = [json.loads(value) if isinstance(value, str) else value for value in values]
-    rows = [_components(value) for value in dicts]
-    return pl.Series(values.name, rows, dtype=COMPONENTS)
+    if values.dtype == COMPONENTS:
+        value = _field("value")
+        usable = pl.when(value.abs() <= LARGEST).then(value)
+        named = values.list.eval(pl.struct(key=_field("key"), value=usable))
+    else:
+        cells = [_components(_loaded(value)) for value in values.to_list()]
+        named = pl.Series(values.name, cells, dtype=COMPONENTS)
+    return named, values.is_not_null() & named.is_null()
 
 
 def finish_reasons(values: pl.Series) -> tuple[pl.Series, pl.Series]:
@@ -199,6 +201,42 @@ def _field(name: str) -> pl.Expr:
     return pl.element().struct.field(name)
 
 
+def _lists_of(
+    values: pl.Series, usable: pl.Expr, dtype: type[pl.DataType]
+) -> tuple[pl.Series, pl.Series]:
+    """The lists whose every element is `usable`, and a mask of the values that are no such list.
+
+    One value that is none may have made text of the whole column, so text is read as JSON.
+    """
+    if _is_list(values) and _inner(values).is_numeric():
+        lists = values.cast(pl.List(pl.Float64))
+    else:
+        cells = [_loaded(value) for value in values.to_list()]
+        rows = [[_number(v) for v in cell] if isinstance(cell, list) else None for cell in cells]
+        lists = pl.Series(values.name, rows, dtype=pl.List(pl.Float64))
+    all_usable = lists.list.eval(usable.fill_null(False)).list.all()
+    typed = pl.lit(lists.cast(pl.List(dtype), strict=False))
+    kept = pl.select(pl.when(pl.lit(all_usable)).then(typed)).to_series()
+    return kept, values.is_not_null() & kept.is_null()
+
+
+def _loaded(value: object) -> object:
+    """A value as it is, text as the JSON it holds; None when it holds none."""
+    try:
+        return json.loads(value) if isinstance(value, str) else value
+    except (ValueError, RecursionError):
+        return None
+
+
+def _number(value: object) -> float | None:
+    """A number within LARGEST as float, else None."""
+    try:
+        number = float(value) if isinstance(value, int | float) else math.nan
+    except OverflowError:
+        return None
+    return number if abs(number) <= LARGEST else None
+
+
 def _mapped(values: pl.Series, to_text: Callable[[Any], str]) -> pl.Series:
     cells = [None if value is None else to_text(value) for value in values.to_list()]
     return pl.Series(values.name, cells, dtype=pl.String)
@@ -226,13 +264,21 @@ def _content(content: object) -> str | None:
 
 
 def _components(value: object) -> list[dict[str, object]] | None:
-    if not isinstance(value, dict):
+    if isinstance(value, dict):
+        pairs = list(value.items())
+    elif isinstance(value, list) and all(_is_pair(item) for item in value):
+        pairs = [(item["key"], item["value"]) for item in value]
+    else:
         return None
-    numeric = {key: v for key, v in value.items() if v is None or isinstance(v, int | float)}
     return [
-        {"key": key, "value": None if v is None or not math.isfinite(v) else float(v)}
-        for key, v in numeric.items()
+        {"key": key, "value": _number(v)}
+        for key, v in pairs
+        if v is None or isinstance(v, int | float)
     ]
+
+
+def _is_pair(item: object) -> bool:
+    return isinstance(item, dict) and item.keys() == {"key", "value"}
 
 
 def _finite(value: object) -> object:

@@ -4,13 +4,17 @@ Nothing is globbed: a path is taken letter by letter. Knows formats only well en
 what is none; reads no rows.
 """
 
+import errno
+import filecmp
 import hashlib
+import os
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from ragen_diag.dumps.steps import step_of_file
 from ragen_diag.errors import DumpError
 
 SUFFIXES = (".parquet", ".jsonl")
@@ -50,19 +54,22 @@ def find_files(paths: Sequence[str | Path]) -> list[DumpFile]:
     that is named twice is read once.
 
     Raises:
-        DumpError: a path is missing, a folder holds no dump, or a file is of a refused kind.
+        DumpError: a path is missing, a folder holds no dump, a file is of a refused kind or a copy
+            of another (the same bytes, and no other step in its name), or a name is not UTF-8.
     """
     files: dict[Path, DumpFile] = {}
     for given in paths:
         try:
-            for path in _expand(Path(given)):
+            for path in _expand(_path(given)):
                 files.setdefault(path.resolve(), DumpFile(path, _sniff(path)))
         except OSError as error:
             where = error.filename or given
             raise DumpError(f"{where}: cannot be opened ({error.strerror})") from error
     if not files:
         raise DumpError("no dump given; name a Parquet or JSON-lines file, or a folder of them")
-    return list(files.values())
+    found = list(files.values())
+    _refuse_copies(found)
+    return found
 
 
 def digest(files: Iterable[DumpFile]) -> str:
@@ -85,21 +92,53 @@ def natural_key(text: str) -> tuple[tuple[int, int, str], ...]:
     return tuple((0, int(part), part) if "0" <= part[0] <= "9" else (1, 0, part) for part in parts)
 
 
+def _path(given: str | Path) -> Path:
+    if not str(given):
+        raise DumpError("a dump's path is empty; name a Parquet or JSON-lines file or a folder")
+    return Path(given)
+
+
+def _refuse_copies(files: Iterable[DumpFile]) -> None:
+    """The rows of a copy would count twice."""
+    alike: dict[tuple[int, int | None], list[Path]] = {}
+    for file in files:
+        earlier = alike.setdefault((file.path.stat().st_size, step_of_file(file.path)), [])
+        for path in earlier:
+            if filecmp.cmp(path, file.path, shallow=False):
+                raise DumpError(f"{file.path}: a copy of {path}; name one of them")
+        earlier.append(file.path)
+
+
 def _expand(path: Path) -> list[Path]:
+    readable = os.fsencode(path).decode(errors="replace")
+    if readable != str(path):
+        raise DumpError(f"{readable}: the name is not UTF-8; rename it first")
     if "://" in str(path) or re.match(r"(s3|gs|hf|https?):/", str(path)):
         raise DumpError(f"{path}: remote paths are not read; download the dump first")
-    if not path.exists():
-        if path.is_symlink():
-            raise DumpError(f"{path}: a dangling link; its target does not exist")
-        raise DumpError(f"{path}: no such file or folder")
+    _require_there(path)
     if path.is_file():
         return [path]
     if not path.is_dir():
         raise DumpError(f"{path}: neither a regular file nor a folder")
     found = _dumps_in(path)
     if not found:
-        raise DumpError(f"{path}: the folder holds no .parquet or .jsonl file")
+        raise DumpError(
+            f"{path}: the folder holds no .parquet or .jsonl file; name the folder of the rollouts"
+        )
     return found
+
+
+def _require_there(path: Path) -> None:
+    try:
+        path.stat()
+    except FileNotFoundError as error:
+        if path.is_symlink():
+            raise DumpError(f"{path}: a dangling link; correct it or name its target") from error
+        raise DumpError(f"{path}: no such file or folder; check the spelling") from error
+    except OSError as error:
+        if error.errno != errno.ELOOP:
+            raise
+        raise DumpError(f"{path}: a link that leads back to itself; correct it") from error
 
 
 def _dumps_in(folder: Path) -> list[Path]:
@@ -118,14 +157,18 @@ def _dumps_below(folder: Path) -> list[Path]:
     entries = list(folder.iterdir())
     if any(entry.name == "result.json" for entry in entries):
         return []
-    return [e for e in entries if e.suffix in SUFFIXES and e.is_file() and e.name[0] != "."]
+    dumps = [e for e in entries if e.suffix in SUFFIXES and e.is_file() and e.name[0] != "."]
+    return [path for entry in dumps for path in _expand(entry)]
 
 
 def _sniff(path: Path) -> Literal["parquet", "jsonl"]:
     with path.open("rb") as stream:
         head = stream.read(HEAD_BYTES)
     if not head:
-        raise DumpError(f"{path}: the file is empty (0 bytes); was the writer interrupted?")
+        raise DumpError(
+            f"{path}: the file is empty (0 bytes); was the writer interrupted? write it again or"
+            " leave it out"
+        )
     if head.startswith(b"PAR1"):
         return "parquet"
     for magic, refusal in _REFUSED:
@@ -133,4 +176,7 @@ def _sniff(path: Path) -> Literal["parquet", "jsonl"]:
             raise DumpError(f"{path}: {refusal}")
     if path.suffix == ".jsonl" or _JSON_LINES.match(head):
         return "jsonl"
-    raise DumpError(f"{path}: neither Parquet nor JSON lines (first bytes {head[:12]!r})")
+    raise DumpError(
+        f"{path}: neither Parquet nor JSON lines (first bytes {head[:12]!r}); write it as one of"
+        " them first"
+    )

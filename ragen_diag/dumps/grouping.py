@@ -9,8 +9,11 @@ from hashlib import blake2b
 
 import polars as pl
 
+from ragen_diag.errors import DumpError
+
 SOURCES = ("explicit", "derived_key", "contiguous", "prompt_text")
 _KEY = "_prompt_key"
+_SHOWN = 60
 
 
 def assign_groups(table: pl.DataFrame, *, contiguous: bool) -> tuple[pl.DataFrame, dict[str, int]]:
@@ -19,12 +22,16 @@ def assign_groups(table: pl.DataFrame, *, contiguous: bool) -> tuple[pl.DataFram
     Notes: "ids_unique_per_row" rows whose explicit ids were given up, since every row had its own
     although prompts repeat; "group_id_with_several_prompts" explicit groups in whose first turns
     more than one prompt occurs; "duplicate_sample_id" rows whose sample id got a suffix.
+
+    Raises:
+        DumpError: an explicit id has several prompts in rows that are no turns of a trajectory.
     """
     notes: dict[str, int] = {}
     table = table.with_columns(_prompt_key().alias(_KEY), _valid_source())
     if _ids_name_rows(table):
         notes["ids_unique_per_row"] = table.height
         table = table.with_columns(group_id=pl.lit(None, pl.String), group_source=None)
+    _refuse_mixed_groups(table)
     several = _groups_with_several_prompts(table)
     if several:
         notes["group_id_with_several_prompts"] = several
@@ -60,6 +67,24 @@ def _ids_name_rows(table: pl.DataFrame) -> bool:
     ids = table.select(pl.struct("step", "group_id").n_unique()).item()
     prompts = table.select(pl.struct("step", _KEY).n_unique()).item()
     return bool(table.height >= 2 and ids == table.height and prompts * 2 <= table.height)
+
+
+def _refuse_mixed_groups(table: pl.DataFrame) -> None:
+    """Rewards of different prompts must not be compared as if they were of one."""
+    no_turn = pl.col("trajectory_id").is_null() & pl.col("turn").is_null()
+    rows = table.filter(no_turn, pl.col("group_source") == "explicit", pl.col(_KEY).is_not_null())
+    first = pl.col(_KEY).first().over("step", "group_id")
+    others = rows.with_columns(_first=first).filter(pl.col(_KEY) != pl.col("_first"))
+    if others.is_empty():
+        return
+    other = others.row(0, named=True)
+    group, step = pl.col("group_id") == other["group_id"], pl.lit(other["step"], pl.Int64)
+    one = rows.filter(group, pl.col("step").eq_missing(step)).row(0, named=True)
+    raise DumpError(
+        f"{one['_file']}: group_id {other['group_id'][:_SHOWN]!r} has several prompts, in row"
+        f" {one['_row']} and in row {other['_row']} of {other['_file']}; give every prompt an id of"
+        " its own or leave group_id out (turns of one trajectory need trajectory_id and turn)"
+    )
 
 
 def _groups_with_several_prompts(table: pl.DataFrame) -> int:

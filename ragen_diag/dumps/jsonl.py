@@ -5,10 +5,9 @@ lines, invalid UTF-8 and lone surrogates. Every repair is counted. Knows no colu
 """
 
 import json
-import logging
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +19,9 @@ from ragen_diag.errors import DumpError
 
 Record = dict[str, Any]
 
-_log = logging.getLogger(__name__)
-_SHOWN_LINES = 5
+_MAX_BAD_SHARE = 0.1
+_MAX_DEPTH = 100
+_SHOWN = 20
 _SURROGATE_ESCAPE = re.compile(r"\\u[dD][89a-fA-F]")
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 
@@ -30,16 +30,16 @@ def read_jsonl(path: Path) -> RawTable:
     """The rows of a JSON-lines file; `row` is the line number.
 
     A last line that is cut off is dropped and counted as "torn_line", any other line that is not
-    a JSON object as "bad_line" (the first few are logged with their number). "invalid_utf8" and
-    "lone_surrogate" are flags of rows in which characters were replaced by U+FFFD.
+    a JSON object, or is nested too deep, as "bad_line". "invalid_utf8" and "lone_surrogate" are
+    flags of rows in which characters were replaced by U+FFFD.
 
     Raises:
-        DumpError: no line holds a JSON object.
+        DumpError: no line holds a JSON object, or more than a tenth of them are bad.
     """
     records: list[Record] = []
     rows: list[int] = []
     flags: list[list[str]] = []
-    bad: list[int] = []
+    bad: dict[int, str] = {}
     last = 0
     with path.open("rb") as stream:
         for number, line in enumerate(stream, start=1):
@@ -47,15 +47,17 @@ def read_jsonl(path: Path) -> RawTable:
             if not text:
                 continue
             last = number
-            record = _record(text, row_flags)
-            if record is None:
-                bad.append(number)
+            try:
+                records.append(_record(text, row_flags))
+            except ValueError as error:
+                bad[number] = str(error)
                 continue
-            records.append(record)
             rows.append(number)
             flags.append(row_flags)
     if not records:
-        raise DumpError(f"{path}: no line holds a JSON object ({len(bad)} lines are not JSON)")
+        problem = next((f"line {n} {what}" for n, what in bad.items()), "all lines are blank")
+        raise DumpError(f"{path}: no line holds a JSON object ({problem}); write one on each line")
+    notes = _line_notes(path, bad, last, len(records))
     frame, json_columns = _table(records)
     return RawTable(
         path=path,
@@ -63,15 +65,19 @@ def read_jsonl(path: Path) -> RawTable:
         row=pl.Series("_row", rows, dtype=pl.Int64),
         flags=pl.Series("_flags", flags, dtype=pl.List(pl.String)),
         json_columns=json_columns,
-        notes=_line_notes(path, bad, last),
+        notes=notes,
     )
 
 
-def _line_notes(path: Path, bad: Sequence[int], last: int) -> dict[str, int]:
+def _line_notes(path: Path, bad: Mapping[int, str], last: int, good: int) -> dict[str, int]:
     notes = Counter("torn_line" if number == last else "bad_line" for number in bad)
-    for number in bad[:_SHOWN_LINES]:
-        what = "is cut off" if number == last else "is not a JSON object"
-        _log.warning("%s:%d: the line %s and was left out", path, number, what)
+    total = good + len(bad)
+    if notes["bad_line"] > _MAX_BAD_SHARE * total:
+        number, problem = next(iter(bad.items()))
+        raise DumpError(
+            f"{path}: {notes['bad_line']} of {total} lines hold no JSON object; the first, line"
+            f" {number}, {problem}; correct them or write the file again"
+        )
     return dict(notes)
 
 
@@ -82,13 +88,18 @@ def _decoded(line: bytes) -> tuple[str, list[str]]:
         return line.decode("utf-8-sig", errors="replace").strip(), ["invalid_utf8"]
 
 
-def _record(text: str, flags: list[str]) -> Record | None:
+def _record(text: str, flags: list[str]) -> Record:
+    """The object on a line; ValueError says what the line is instead."""
     try:
         value = json.loads(text)
-    except (ValueError, RecursionError):
-        return None
+    except json.JSONDecodeError as error:
+        raise ValueError(f"is not JSON (column {error.colno}: {error.msg})") from error
+    except (ValueError, RecursionError) as error:
+        raise ValueError("holds a number or a nesting beyond all bounds") from error
     if not isinstance(value, dict):
-        return None
+        raise ValueError(f"is JSON, but no object ({text[:_SHOWN]!r})")
+    if _is_deeper(value, _MAX_DEPTH):
+        raise ValueError(f"is nested more than {_MAX_DEPTH} levels deep")
     record: Record = value
     # Only an escape can bring in a lone surrogate, which no table or file can hold.
     if _SURROGATE_ESCAPE.search(text):
@@ -97,6 +108,12 @@ def _record(text: str, flags: list[str]) -> Record | None:
             flags.append("lone_surrogate")
         record = repaired
     return record
+
+
+def _is_deeper(value: Any, levels: int) -> bool:
+    items = value.values() if isinstance(value, dict) else value
+    inner = (item for item in items if isinstance(item, dict | list))
+    return levels == 0 or any(_is_deeper(item, levels - 1) for item in inner)
 
 
 def _without_surrogates(value: Any) -> Any:
@@ -151,7 +168,7 @@ def _dtype(values: list[object]) -> pl.DataType | type[pl.DataType] | None:
             return _message_dtype(values)
         return pl.List(inner)
     scalar = _scalar_dtype(kinds)
-    if scalar == pl.Int64 and any(isinstance(v, int) and abs(v) >= 2**63 for v in values):
+    if int in kinds and any(isinstance(v, int) and abs(v) >= 2**63 for v in values):
         return None
     return scalar
 

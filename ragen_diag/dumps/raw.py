@@ -40,7 +40,10 @@ def read_parquet(path: Path) -> RawTable:
         frame = pl.read_parquet(path, glob=False, hive_partitioning=False)
     except (pl.exceptions.PolarsError, OSError) as error:
         reason = str(error).splitlines()[0]
-        raise DumpError(f"{path}: cannot be read as Parquet ({reason})") from error
+        raise DumpError(
+            f"{path}: cannot be read as Parquet ({reason}); was the writer interrupted? write the"
+            " file again or leave it out"
+        ) from error
     frame = frame.select(pl.exclude("^__index_level_.*$"))
     return RawTable(
         path=path,

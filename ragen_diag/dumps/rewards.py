@@ -10,19 +10,21 @@ import polars as pl
 
 from ragen_diag.dumps import columns
 
+_EXAMPLE = 60
+
 
 @dataclass(frozen=True)
 class Reward:
     """One reward per row (Float64, finite or null) and why it is null or incomplete.
 
     `flag` is "null_reward", "nan_reward" or "bad_reward" where the reward is null, "nan_component"
-    or "bad_component" where a sum lacks a part, else null. `holds_numbers` is False when the
-    column has values and none of them is a number.
+    or "bad_component" where a sum lacks a part, else null. `instead` says what the column holds
+    when it has values and none of them is a number, else it is None.
     """
 
     value: pl.Series
     flag: pl.Series
-    holds_numbers: bool
+    instead: str | None
 
 
 def one_column(values: pl.Series) -> Reward:
@@ -32,7 +34,7 @@ def one_column(values: pl.Series) -> Reward:
     [None, 'null_reward']
     """
     value, reason = columns.numbers(values)
-    return Reward(value, reason + "_reward", _holds_numbers(value, reason))
+    return Reward(value, reason + "_reward", _instead([values], value, reason))
 
 
 def unweighted_sum(parts: Sequence[pl.Series]) -> Reward:
@@ -52,7 +54,7 @@ def unweighted_sum(parts: Sequence[pl.Series]) -> Reward:
     reason = worst.to_series()
     empty = reason.fill_null("null") + "_reward"
     flag = (reason + "_component").zip_with(total.is_not_null(), empty)
-    return Reward(total, flag, _holds_numbers(total, reason))
+    return Reward(total, flag, _instead(parts, total, reason))
 
 
 def is_numeric(values: pl.Series) -> bool:
@@ -60,5 +62,10 @@ def is_numeric(values: pl.Series) -> bool:
     return values.dtype.is_numeric() or values.dtype == pl.Boolean
 
 
-def _holds_numbers(value: pl.Series, reason: pl.Series) -> bool:
-    return value.is_not_null().any() or not (reason == "bad").any()
+def _instead(parts: Sequence[pl.Series], value: pl.Series, reason: pl.Series) -> str | None:
+    if value.is_not_null().any() or not (reason == "bad").any():
+        return None
+    column = next(part for part in parts if part.null_count() < len(part))
+    kind = column.dtype.base_type().__name__.lower()
+    example = repr(column.drop_nulls().head(1).to_list()[0])
+    return f"{kind} values such as {example[:_EXAMPLE]}"

@@ -1,4 +1,4 @@
-"""The training step of a file's rows, from its column or else from its name.
+"""The training step of a file's rows, from its column, else its name, else its folder's name.
 
 Knows no dialects; a step that column and name put differently is an error, not a choice.
 """
@@ -11,35 +11,42 @@ import polars as pl
 from ragen_diag.errors import DumpError
 
 _WORDS = r"(?:global_step|step|iteration|iter|rollout|completions|checkpoint|train_data_step)"
+_LARGEST = 2**63 - 1
 _NAMED = re.compile(rf"(?:^|[^a-z]){_WORDS}[-_=]?(\d+)(?!\d)", re.IGNORECASE)
 
 
-def step_of_path(path: Path) -> int | None:
-    """The step in a file's name, or else in its folder's.
+def step_of_name(name: str) -> int | None:
+    """The step in the name of a file (without its ending) or folder; numbers past int64 are none.
 
-    >>> [step_of_path(Path(name)) for name in ("12.jsonl", "step_00400.parquet", "a.parquet")]
-    [12, 400, None]
-    >>> step_of_path(Path("global_step_5/rollout.jsonl"))
-    5
+    >>> [step_of_name(name) for name in ("step_00400", "exp-iter2", "global_step=3", "part-00001")]
+    [400, 2, 3, None]
     """
-    if re.fullmatch(r"[0-9]+", path.stem):
-        return int(path.stem)
-    for name in (path.stem, path.parent.name):
-        found = _NAMED.findall(name)
-        if found:
-            return int(found[-1])
-    return None
+    steps = [int(digits) for digits in _NAMED.findall(name)]
+    return steps[-1] if steps and steps[-1] <= _LARGEST else None
+
+
+def step_of_file(path: Path) -> int | None:
+    """The step in a file's own name, which may be the step alone.
+
+    >>> step_of_file(Path("global_step_5/12.jsonl"))
+    12
+    """
+    alone = re.fullmatch(r"[0-9]+", path.stem)
+    return step_of_name(f"step{path.stem}" if alone else path.stem)
 
 
 def fill_steps(step: pl.Series, row: pl.Series, path: Path) -> pl.Series:
     """`step` with its gaps filled from the file's name.
 
+    A folder's name, which may count something else, speaks only where nothing else does.
+
     Raises:
-        DumpError: a row has another step than the name says; both are given.
+        DumpError: a row has another step than the file's name says; both are given.
     """
-    named = step_of_path(path)
+    named = step_of_file(path)
     if named is None:
-        return step
+        named = step_of_name(path.parent.name)
+        return step if named is None or step.is_not_null().any() else step.fill_null(named)
     differs = (step != named).fill_null(False)
     at = differs.arg_max()
     if at is not None and differs[at]:

@@ -14,14 +14,20 @@ TOTAL = "reward"
 
 
 def draft(raw: RawTable, reward: str | None) -> Draft:
-    """Every number besides step and advantage is a reward function.
+    """Every float besides step and advantage is a reward function, as TRL writes them.
 
-    The reward is the column asked for, else one that is called "reward" (as older versions write
-    it), else the unweighted sum of all.
+    Other numbers may be lengths or seeds: they are reward functions only by name, and else kept
+    as JSON. The reward is the column asked for, else one that is called "reward" (as older
+    versions write it), else the unweighted sum of all, which are the row's components.
     """
     frame = raw.frame
     others = [name for name in frame.columns if name not in NAMES]
-    functions = [name for name in others if is_numeric(frame[name])]
+    numeric = [name for name in others if is_numeric(frame[name])]
+    functions = [
+        name
+        for name in numeric
+        if frame[name].dtype.is_float() or name.lower().endswith(("reward", "score"))
+    ]
     notes: dict[str, int] = {}
     name = reward or (TOTAL if TOTAL in functions else None)
     if name is not None:
@@ -37,7 +43,7 @@ def draft(raw: RawTable, reward: str | None) -> Draft:
     return Draft(
         columns=columns,
         reward=chosen,
-        candidates=tuple(functions),
+        candidates=tuple(numeric),
         extra=tuple(name for name in others if name not in functions),
         notes=notes,
     )

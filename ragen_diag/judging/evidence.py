@@ -38,7 +38,8 @@ class BatchEvidence:
     """One step's metrics, reward side and counts.
 
     `baseline` holds the metrics of an earlier result. `variance_kept` is that of
-    `metrics.components`; `truncation_how` says how rows at the cap were found.
+    `metrics.components`; `truncation_how` says how rows at the cap were found,
+    `reading` counts what was repaired or left out when the dump was read.
     """
 
     metrics: Mapping[str, Metric]
@@ -48,6 +49,7 @@ class BatchEvidence:
     baseline: Mapping[str, Metric] | None = None
     dump_step: int | None = None
     excluded: Mapping[str, int] = field(default_factory=dict)
+    reading: Mapping[str, int] = field(default_factory=dict)
     missing_rewards: int = 0
     group_sources: Mapping[str, int] = field(default_factory=dict)
     has_tags: bool = True

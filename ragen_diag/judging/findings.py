@@ -7,6 +7,9 @@ from typing import Literal
 Severity = Literal["void", "warning", "note"]
 Evidence = float | int | str | bool | None
 
+SEVERITIES: tuple[Severity, ...] = ("void", "warning", "note")
+"""Most serious first."""
+
 ARTEFACTS = (
     "insufficient_data",
     "format_collapse",

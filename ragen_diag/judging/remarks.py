@@ -12,6 +12,12 @@ from ragen_diag.judging.findings import Evidence, Finding, Severity
 from ragen_diag.judging.thresholds import side
 from ragen_diag.metrics.reward_groups import FLAT_REASONS
 
+_GROUPED_BY = {
+    "derived_key": "equal prompt and ground truth",
+    "contiguous": "blocks of equal prompts in row order",
+    "prompt_text": "equal prompt text",
+}
+
 
 def find_remarks(evidence: BatchEvidence) -> list[Finding]:
     """All remarks on a batch, in a fixed order: numbers first, then inputs, then settings."""
@@ -64,12 +70,12 @@ def _flat_groups(evidence: BatchEvidence) -> Finding | None:
     by_chance = counts.get("flat_share_by_chance")
     chance = "" if by_chance is None else f"; {by_chance:.1%} would be if all were equally hard"
     reasons = {reason: int(counts.get(reason) or 0) for reason in FLAT_REASONS}
-    why = _counted({reason: count for reason, count in reasons.items() if count})
+    why = _counted({name.replace("_", " "): count for name, count in reasons.items() if count})
     return _finding(
         "flat_groups",
         "warning" if _reaches(share, cuts.FLAT_SHARE) else "note",
         f"{flat} of {counts['groups']} groups have no reward variance ({why}){chance}.",
-        dict(counts),
+        {name: count for name, count in counts.items() if count or name not in FLAT_REASONS},
     )
 
 
@@ -90,20 +96,23 @@ def _constant_components(evidence: BatchEvidence) -> Finding | None:
     constant = {name: part for name, part in evidence.components.items() if part.constant}
     if not constant:
         return None
-    values = ", ".join(f"{name} = {part.low:.6g}" for name, part in constant.items())
+    values = ", ".join(f"{name} = {part.low + 0.0:.6g}" for name, part in constant.items())
     return _finding(
         "constant_reward_component",
         "note",
         f"Reward components that never vary: {values}.",
-        {name: part.low for name, part in constant.items()},
+        {name: part.low + 0.0 for name, part in constant.items()},
     )
 
 
 def _saturated_components(evidence: BatchEvidence) -> Finding | None:
+    # A penalty is at its maximum, 0, where there is nothing to penalise.
     saturated = {
         name: part.share_at_high
         for name, part in evidence.components.items()
-        if not part.constant and _reaches(part.share_at_high, cuts.COMPONENT_SATURATED)
+        if not part.constant
+        and part.high != 0
+        and _reaches(part.share_at_high, cuts.COMPONENT_SATURATED)
     }
     if not saturated:
         return None
@@ -141,15 +150,30 @@ def _missing_rewards(evidence: BatchEvidence) -> Finding | None:
 
 
 def _rows_excluded(evidence: BatchEvidence) -> Finding | None:
-    excluded = sum(evidence.excluded.values())
+    # What --limit left out was asked for, and is told as a subset of the prompts.
+    reasons = {name: n for name, n in evidence.excluded.items() if name != "not_sampled"}
+    excluded = sum(reasons.values())
     if not excluded:
         return None
     many = _reaches(excluded / evidence.rows, cuts.EXCLUDED_SHARE)
+    why = _counted({name.replace("_", " "): n for name, n in reasons.items()})
     return _finding(
         "rows_excluded",
         "warning" if many else "note",
-        f"{excluded} of {evidence.rows} responses are not scored: {_counted(evidence.excluded)}.",
-        {**evidence.excluded, "rows": evidence.rows},
+        f"{excluded} of {evidence.rows} responses are not scored: {why}.",
+        {**reasons, "rows": evidence.rows},
+    )
+
+
+def _reading(evidence: BatchEvidence) -> Finding | None:
+    if not evidence.reading:
+        return None
+    told = ", ".join(f"{name.replace('_', ' ')} ({n})" for name, n in evidence.reading.items())
+    return _finding(
+        "dump_repaired",
+        "note",
+        f"Repaired, inferred or left out when the dump was read: {told}.",
+        evidence.reading,
     )
 
 
@@ -177,10 +201,11 @@ def _groups_inferred(evidence: BatchEvidence) -> Finding | None:
     inferred = {name: n for name, n in evidence.group_sources.items() if name != "explicit"}
     if not inferred:
         return None
+    how = ", ".join(f"{_GROUPED_BY.get(name, name)} ({n} rows)" for name, n in inferred.items())
     return _finding(
         "groups_inferred",
         "warning" if "prompt_text" in inferred else "note",
-        f"The dump does not name its groups; rows were grouped by: {_counted(inferred)}.",
+        f"The dump does not name its groups; rows were grouped by {how}.",
         inferred,
     )
 
@@ -275,6 +300,7 @@ _RULES: tuple[Callable[[BatchEvidence], Finding | None], ...] = (
     _rows_excluded,
     _no_reasoning_tags,
     _multiple_spans,
+    _reading,
     _groups_inferred,
     _steps,
     _retokenised,

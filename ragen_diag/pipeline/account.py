@@ -7,6 +7,7 @@ import platform
 from collections import Counter
 from datetime import UTC, datetime
 from importlib.metadata import version
+from typing import TYPE_CHECKING
 
 from pydantic import JsonValue
 
@@ -17,14 +18,17 @@ from ragen_diag.rollouts import Rollouts
 from ragen_diag.settings import Settings
 from ragen_diag.spans import Prefill, SpanStatus
 
+if TYPE_CHECKING:
+    from ragen_diag.checkpoints.load import Checkpoint
+
 LIBRARIES = ("numpy", "polars", "torch", "transformers")
 
 
 def inputs(rollouts: Rollouts, step: Step, modelled: Modelled | None, settings: Settings) -> Inputs:
     """Everything that the numbers of a result depend on."""
     return Inputs(
-        dump=_dump(rollouts),
-        checkpoint=None if modelled is None else _checkpoint(modelled),
+        dump=dump_input(rollouts),
+        checkpoint=None if modelled is None else checkpoint_input(modelled.checkpoint),
         spans=_spans(step),
         scoring=None if modelled is None else _scoring(modelled, settings),
         settings=settings.as_json(),
@@ -54,7 +58,8 @@ def run_record(seconds: float) -> dict[str, JsonValue]:
     }
 
 
-def _dump(rollouts: Rollouts) -> DumpInput:
+def dump_input(rollouts: Rollouts) -> DumpInput:
+    """The dump, of which `rollouts` is one step."""
     sources = Counter(rollouts.table["group_source"].to_list())
     return DumpInput(
         paths=rollouts.paths,
@@ -67,11 +72,11 @@ def _dump(rollouts: Rollouts) -> DumpInput:
     )
 
 
-def _checkpoint(modelled: Modelled) -> CheckpointInput:
-    checkpoint = modelled.checkpoint
+def checkpoint_input(checkpoint: "Checkpoint") -> CheckpointInput:
+    """The checkpoint, and how the name given was resolved."""
     return CheckpointInput(
         path=checkpoint.path,
-        found=modelled.found,
+        found=checkpoint.found,
         revision=checkpoint.revision,
         fingerprint=checkpoint.fingerprint,
         stored_dtype=checkpoint.stored_dtype,

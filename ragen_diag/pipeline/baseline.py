@@ -27,8 +27,13 @@ def baseline_metrics(
         ResultError: the baseline was not scored by a checkpoint, or under another temperature,
             formula or reasoning span.
     """
-    if not any(name in baseline.metrics for name in OF_BASELINE):
+    known = [baseline.metrics[name] for name in OF_BASELINE if name in baseline.metrics]
+    if not known:
         raise ResultError("the baseline has no model metrics; analyse it again with its checkpoint")
+    if all(metric.value is None for metric in known):
+        raise ResultError(
+            f"the baseline's model metrics are undefined ({known[0].reason}); take an earlier step"
+        )
     ours: dict[str, object] = {"temperature": temperature, "compat": compat, "reasoning tags": tags}
     spans, settings = baseline.inputs.spans, baseline.inputs.settings
     theirs = {

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import polars as pl
 
+from ragen_diag.checkpoints.layouts import inspect
 from ragen_diag.checkpoints.locate import Located, locate
 from ragen_diag.dumps import read_dump
 from ragen_diag.errors import DumpError, UsageError
@@ -37,8 +38,8 @@ from ragen_diag.pipeline.step import (
 )
 from ragen_diag.pipeline.tables import group_table, prompt_table, response_ids, response_table
 from ragen_diag.report.product import Product
-from ragen_diag.result import Result
-from ragen_diag.rollouts import Rollouts
+from ragen_diag.result import CheckpointInput, DumpInput, Result
+from ragen_diag.rollouts import Rollouts, listing
 from ragen_diag.settings import Settings
 from ragen_diag.spans import TagChoice, choose_tags
 
@@ -48,7 +49,9 @@ if TYPE_CHECKING:
 MIN_PROMPTS = 2
 """With one prompt there is nothing to tell a response's own from."""
 
-LOST_REASONING = frozenset({"no_reasoning_span", "empty_reasoning", "unclosed_reasoning"})
+LOST_REASONING = frozenset(
+    {"no_reasoning_span", "empty_reasoning", "unclosed_reasoning", "empty_response"}
+)
 """Reasons that are a finding about the policy, and no error of the input."""
 
 
@@ -58,6 +61,9 @@ class Observer(Protocol):
     def note(self, text: str) -> None:
         """A choice that was made."""
 
+    def inputs(self, dump: DumpInput, checkpoint: CheckpointInput | None) -> None:
+        """What is analysed is known, and nothing expensive has begun; may raise to stop it."""
+
     def pairs(self, done: int, total: int) -> None:
         """(response, prompt) pairs scored so far."""
 
@@ -66,6 +72,9 @@ class Silent:
     """An observer that says nothing."""
 
     def note(self, text: str) -> None:
+        """Nothing."""
+
+    def inputs(self, dump: DumpInput, checkpoint: CheckpointInput | None) -> None:
         """Nothing."""
 
     def pairs(self, done: int, total: int) -> None:
@@ -91,22 +100,26 @@ def analyze(
     """
     started = time.monotonic()
     settings, observer = settings or Settings(), observer or Silent()
-    paths = [Path(dumps)] if isinstance(dumps, str | Path) else [Path(path) for path in dumps]
-    rollouts = read_dump(paths, reward=settings.reward)
+    paths = [Path(path) for path in ([dumps] if isinstance(dumps, str | Path) else dumps)]
     located = None if ckpt is None else locate(ckpt, paths)
+    if located is not None and located.path is not None:
+        # Milliseconds, before a dump is read that may take minutes.
+        inspect(located.path, tokenizer=settings.tokenizer)
+    rollouts = read_dump(paths, reward=settings.reward)
     number = _choose_step(rollouts, settings.step, located)
     run, rollouts = rollouts, rollouts.at_step(number).first_turns()
     _require_usable(rollouts, scored=located is not None)
     observer.note(f"{rollouts.dialect} dump: {rollouts.table.height} responses of step {number}")
-    checkpoint = None if located is None else _open(located, settings, observer)
-    if checkpoint is not None:
-        told = with_texts_of_ids(rollouts.table, checkpoint.tokenizer)
-        rollouts = replace(rollouts, table=told)
+    checkpoint = opened = modelled = None
+    if located is not None:
+        checkpoint = _open(located, settings, observer)
+        opened = account.checkpoint_input(checkpoint)
+        rollouts = _retold(rollouts, checkpoint)
+    observer.inputs(account.dump_input(rollouts), opened)
     step = make_step(rollouts.table, _choose_tags(run, rollouts, settings, baseline))
-    modelled = None
-    if checkpoint is not None and located is not None:
+    if checkpoint is not None:
         step = step.with_lengths(checkpoint.tokenizer)
-        modelled = _score(step, checkpoint, located.how, settings, observer)
+        modelled = _score(step, checkpoint, settings, observer)
     product = _judge(rollouts, step, modelled, settings, baseline)
     record = account.run_record(time.monotonic() - started)
     return replace(product, result=product.result.model_copy(update={"run": record}))
@@ -140,9 +153,9 @@ def _choose_step(rollouts: Rollouts, wanted: int | None, located: Located | None
         return steps[0]
     if located is not None and located.step in steps:
         return located.step
-    known = [str(step) for step in steps if step is not None]
-    shown = ", ".join(known[:12]) + (", ..." if len(known) > 12 else "")
-    raise UsageError(f"{rollouts.paths[0]}: {len(steps)} steps ({shown}); choose one with --step")
+    raise UsageError(
+        f"{rollouts.paths[0]}: {len(steps)} steps ({listing(steps)}); choose one with --step"
+    )
 
 
 def _require_usable(rollouts: Rollouts, *, scored: bool) -> None:
@@ -176,12 +189,19 @@ def _open(located: Located, settings: Settings, observer: Observer) -> "Checkpoi
         tokenizer=settings.tokenizer,
     )
     observer.note(f"checkpoint: {located.how}")
-    observer.note(f"{checkpoint.dtype} on {checkpoint.device}: {checkpoint.reason}")
+    observer.note(f"{checkpoint.dtype} on {checkpoint.device} ({checkpoint.reason})")
     return checkpoint
 
 
+def _retold(rollouts: Rollouts, checkpoint: "Checkpoint") -> Rollouts:
+    """The same rows with the texts of their token ids."""
+    table, differing = with_texts_of_ids(rollouts.table, checkpoint.tokenizer)
+    notes = {"text_differs_from_ids": differing} if differing else {}
+    return replace(rollouts, table=table, notes={**rollouts.notes, **notes})
+
+
 def _score(
-    step: Step, checkpoint: "Checkpoint", found: str, settings: Settings, observer: Observer
+    step: Step, checkpoint: "Checkpoint", settings: Settings, observer: Observer
 ) -> Modelled:
     """Score every response under every prompt, and measure."""
     from ragen_diag.scoring import score
@@ -213,7 +233,6 @@ def _score(
         measured = scored_metrics(step, groups, scores, settings)
     return Modelled(
         checkpoint=checkpoint,
-        found=found,
         groups=groups,
         scores=scores,
         measured=measured,
@@ -251,9 +270,7 @@ def _judge(
             compat=settings.compat,
             tags=(None, None) if tags is None else (tags.open, tags.close),
         )
-    evidence = gather_evidence(
-        step, modelled, rewards, settings, dump_step=rollouts.steps[0], baseline=reference
-    )
+    evidence = gather_evidence(rollouts, step, modelled, rewards, settings, baseline=reference)
     evidence = replace(evidence, metrics=usable(evidence.metrics))
     findings = tuple(find_artefacts(evidence) + find_remarks(evidence))
     prompts, column_of_row = step.prompt_columns(None if modelled is None else modelled.groups)

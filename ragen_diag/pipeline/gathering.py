@@ -12,24 +12,24 @@ import numpy as np
 from ragen_diag.judging.evidence import BatchEvidence, ScoringEvidence
 from ragen_diag.metrics.agreement import top_two_margin
 from ragen_diag.metrics.components import component_ranges, variance_kept
-from ragen_diag.metrics.information import UNITS
 from ragen_diag.metrics.metric import Metric
 from ragen_diag.metrics.reward import reward_signal
 from ragen_diag.metrics.reward_groups import RewardRows
 from ragen_diag.metrics.text import replacement_share, script_mix, used_vocabulary
-from ragen_diag.pipeline.measurements import step_metrics
+from ragen_diag.pipeline.measurements import nothing_scored, step_metrics
 from ragen_diag.pipeline.modelled import Modelled
 from ragen_diag.pipeline.step import Step, distinct_prompts
+from ragen_diag.rollouts import Rollouts
 from ragen_diag.settings import Settings
 
 
 def gather_evidence(
+    rollouts: Rollouts,
     step: Step,
     modelled: Modelled | None,
     rewards: RewardRows,
     settings: Settings,
     *,
-    dump_step: int | None,
     baseline: Mapping[str, Metric] | None,
 ) -> BatchEvidence:
     """All that is known about one step."""
@@ -41,7 +41,8 @@ def gather_evidence(
         rows=step.table.height,
         scoring=None if modelled is None else _scoring(step, modelled, settings),
         baseline=baseline,
-        dump_step=dump_step,
+        dump_step=rollouts.steps[0],
+        reading=rollouts.notes,
         excluded=dict(sorted(Counter(excluded.values()).items())),
         missing_rewards=int(np.count_nonzero(~np.isfinite(rewards.reward_N))),
         group_sources=dict(sorted(Counter(step.table["group_source"].to_list()).items())),
@@ -60,8 +61,7 @@ def _metrics(step: Step, modelled: Modelled | None, settings: Settings) -> dict[
     if modelled is None:
         return metrics
     if modelled.measured is None:
-        reason = "no response has reasoning to score"
-        return metrics | {n: Metric.undefined(reason, unit=unit) for n, unit in UNITS.items()}
+        return metrics | nothing_scored("no response has reasoning to score")
     return metrics | modelled.measured.metrics
 
 

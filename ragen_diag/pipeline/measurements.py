@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from ragen_diag.groups import Groups
 from ragen_diag.metrics.agreement import RolloutGap, rollout_gap
-from ragen_diag.metrics.information import RowScores, measure, row_scores
+from ragen_diag.metrics.information import UNITS, RowScores, measure, row_scores
 from ragen_diag.metrics.metric import Metric
 from ragen_diag.metrics.retrieval import retrieval_credit
 from ragen_diag.metrics.text import (
@@ -30,10 +30,9 @@ from ragen_diag.spans import SpanStatus
 
 def step_metrics(step: Step, settings: Settings) -> dict[str, Metric]:
     """Metrics of the texts and rewards, which need no model."""
-    draws = _draws(step.groups, settings)
     reward_N = step.table["reward"].fill_null(np.nan).to_numpy()
     metrics = {
-        "valid_thinking_rate": _valid_thinking_rate(step, draws),
+        "valid_thinking_rate": _valid_thinking_rate(step, settings),
         "reward_mean": _mean_over_groups(reward_N, step.groups, settings, "no finite reward"),
         "truncated_share": (
             step.truncation.share
@@ -56,6 +55,21 @@ class Scored:
     metrics: dict[str, Metric]
     rows: ScoredRows
     gap: RolloutGap
+
+
+TEXT_UNITS = {
+    "top1_share": "",
+    "reasoning_length": "tokens",
+    "repetition": "",
+    "rollout_logprob_gap": "nats/token",
+}
+"""Metrics of the scored reasoning beside those of `information.UNITS`."""
+
+
+def nothing_scored(reason: str) -> dict[str, Metric]:
+    """Every metric of `scored_metrics`, undefined."""
+    units = {**UNITS, **TEXT_UNITS}
+    return {name: Metric.undefined(reason, unit=unit) for name, unit in units.items()}
 
 
 def scored_metrics(step: Step, groups: Groups, scores: Scores, settings: Settings) -> Scored:
@@ -108,11 +122,14 @@ def _draws(groups: Sequence[str], settings: Settings) -> Bootstrap:
     return bootstrap(cluster, resamples=settings.resamples, seed=settings.seed)
 
 
-def _valid_thinking_rate(step: Step, draws: Bootstrap) -> Metric:
+def _valid_thinking_rate(step: Step, settings: Settings) -> Metric:
     if step.choice.tags is None:
         return Metric.undefined(step.choice.reason, n=step.table.height)
+    # A response that the dump does not have tells nothing of the policy's format.
+    known_N = step.table["response"].is_not_null().to_numpy()
     valid_N = np.array([span.status is SpanStatus.VALID for span in step.spans], dtype=np.float64)
-    return draws.metric(draws.mean_over_rows(valid_N))
+    valid_N[~known_N] = np.nan
+    return _mean_over_groups(valid_N, step.groups, settings, "no response has a text")
 
 
 def _mean_over_groups(

@@ -20,7 +20,6 @@ class Modelled:
     """
 
     checkpoint: "Checkpoint"
-    found: str
     groups: Groups
     scores: Scores | None
     measured: Scored | None

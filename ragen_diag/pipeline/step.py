@@ -141,31 +141,42 @@ def has_ids(table: pl.DataFrame) -> bool:
     return not table["prompt_ids"].null_count() and not table["response_ids"].null_count()
 
 
-def with_texts_of_ids(table: pl.DataFrame, tokenizer: Tokenizer) -> pl.DataFrame:
+def with_texts_of_ids(table: pl.DataFrame, tokenizer: Tokenizer) -> tuple[pl.DataFrame, int]:
     """The rows with `prompt` and `response` decoded from their ids, where they have both.
 
     Trainers strip special tokens from the texts they write, think tags among them. Spans, groups
-    and examples must all speak of the text that the model saw.
+    and examples must all speak of the text that the model saw. Also returns how many responses
+    say something else than their ids, with and without special tokens.
     """
-    known: dict[tuple[int, ...], str] = {}
-
-    def text(ids: list[int]) -> str:
-        key = tuple(ids)
-        if key not in known:
-            known[key] = decode(tokenizer, ids)
-        return known[key]
-
     columns = table.select("prompt", "response", "prompt_ids", "response_ids")
-    told = [
-        (text(prompt_ids), text(response_ids))
-        if prompt_ids and response_ids
-        else (prompt, response)
-        for prompt, response, prompt_ids, response_ids in columns.iter_rows()
-    ]
-    prompts, responses = zip(*told, strict=True)
-    return table.with_columns(
-        prompt=pl.Series(prompts, dtype=pl.String), response=pl.Series(responses, dtype=pl.String)
+    prompts: dict[tuple[int, ...], str] = {}
+    told: list[tuple[str | None, str | None]] = []
+    differing = 0
+    for prompt, response, prompt_ids, response_ids in columns.iter_rows():
+        if not prompt_ids or not response_ids:
+            told.append((prompt, response))
+            continue
+        key = tuple(prompt_ids)
+        if key not in prompts:
+            prompts[key] = decode(tokenizer, prompt_ids)
+        text = decode(tokenizer, response_ids)
+        differing += response is not None and not _says(response, text, tokenizer, response_ids)
+        told.append((prompts[key], text))
+    prompt_texts, response_texts = zip(*told, strict=True)
+    decoded = table.with_columns(
+        prompt=pl.Series(prompt_texts, dtype=pl.String),
+        response=pl.Series(response_texts, dtype=pl.String),
     )
+    return decoded, differing
+
+
+def _says(text: str, decoded: str, tokenizer: Tokenizer, ids: list[int]) -> bool:
+    """Whether a dump's text is that of its ids, white space and special tokens aside."""
+    bare = "".join(text.split())
+    if bare == "".join(decoded.split()):
+        return True
+    plain = str(tokenizer.decode(ids, skip_special_tokens=True))
+    return bare == "".join(plain.split())
 
 
 def make_step(table: pl.DataFrame, choice: TagChoice) -> Step:

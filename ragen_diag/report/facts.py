@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import PurePath
 
-from ragen_diag.judging.findings import Finding
-from ragen_diag.judging.regimes import Axis, Check
+from ragen_diag.judging.findings import SEVERITIES, Finding
+from ragen_diag.judging.regimes import NOT_JUDGED, Axis, Check
 from ragen_diag.metrics.metric import Metric
 from ragen_diag.report.glossary import GROUPS, interval_text, term, value_text
 from ragen_diag.report.numbers import amount, interval, number, plural
@@ -17,12 +17,20 @@ from ragen_diag.report.safetext import clip
 from ragen_diag.report.words import (
     AXES,
     STATES,
+    Words,
+    advice,
     reason_words,
     regime_words,
 )
 from ragen_diag.result import Result
 
 _LONGEST_NAME = 60
+INNER_FOLDERS = frozenset(
+    {"huggingface", "actor", "policy", "weight", "weights", "model", "checkpoint"}
+)
+_NO_BASELINE = frozenset({"scorer_mismatch", "step_mismatch", "prompt_subset"})
+"""Findings with which a result is no yardstick for others."""
+
 COMMON_FOLDERS = frozenset({"rollouts", "rollout", "rollout_data", "dumps", "dump", "completions"})
 """Names of dump folders that every run has."""
 QUADRANTS = (
@@ -40,6 +48,7 @@ class CheckFact:
     label: str
     value: str
     interval: str
+    cut: str
     rule: str
     state: str
     source: str
@@ -82,6 +91,18 @@ def file_name(path: str) -> str:
     return clip("/".join(told) or path, _LONGEST_NAME)
 
 
+def named_part(checkpoint: str) -> str:
+    """The part of a checkpoint's path that tells it from others, without a trainer's sub-folders.
+
+    >>> named_part("run/global_step_120/actor/huggingface"), named_part("org/model")
+    ('run/global_step_120', 'org/model')
+    """
+    path = PurePath(checkpoint)
+    while path.name in INNER_FOLDERS and len(path.parts) > 2:
+        path = path.parent
+    return str(path)
+
+
 def subject(result: Result) -> str:
     """What was analysed, in a line."""
     dump, counts = result.inputs.dump, result.counts
@@ -100,8 +121,21 @@ def scorer(result: Result) -> str:
         return "no checkpoint: nothing was scored"
     counts = result.counts
     scored = f"{plural(counts.scored_rows, 'response')} under {plural(counts.prompts, 'prompt')}"
-    name = file_name(checkpoint.path)
+    name = file_name(named_part(checkpoint.path))
+    step = result.inputs.dump.step
+    if checkpoint.step is not None and step is not None and checkpoint.step != step:
+        name += f", which is step {checkpoint.step} and not {step}"
     return f"scored {scored} with {name}, {checkpoint.dtype} on {checkpoint.device}"
+
+
+def to_do(words: Words, result: Result) -> tuple[str, ...]:
+    """The steps that a wording advises, without those that this result speaks against."""
+    without = set()
+    if result.reward.applicability == "likely_hurts":
+        without.add("filter")
+    if _NO_BASELINE & {finding.code for finding in result.findings}:
+        without.add("baseline")
+    return advice(words, result.inputs.dump.dialect, without=without)
 
 
 def candidates(result: Result) -> str:
@@ -149,17 +183,18 @@ def check_fact(check: Check, metrics: Mapping[str, Metric]) -> CheckFact:
     metric = metrics.get(check.metric)
     unit = metric.unit if metric is not None else ""
     threshold = check.threshold
-    rule = "no threshold"
+    cut, rule = "", "no threshold"
     if threshold is not None:
         digits = number(threshold, against=(check.value, check.low, check.high), share=known.share)
         cut = f"{float(digits.replace(',', '')):.10g}" + (" %" if known.share else "")
-        rule = f"low {'>=' if known.low_above else '<'} {cut}"
+        rule = f"low if {'>=' if known.low_above else '<'} {cut}"
     return CheckFact(
         label=known.label,
         value=amount(
             check.value, unit=unit, share=known.share, against=(threshold,), reason=check.reason
         ),
         interval=interval(check.low, check.high, share=known.share, against=(threshold,)),
+        cut=cut,
         rule=rule,
         state=STATES.get(check.state, check.state),
         source=check.source,
@@ -171,8 +206,15 @@ def metric_groups(result: Result) -> list[tuple[str, list[MetricFact]]]:
     """All metrics by group, in the glossary's order of groups and the result's order within."""
     rows: dict[str, list[MetricFact]] = {group: [] for group in GROUPS}
     for name, metric in result.metrics.items():
-        rows[term(name).group].append(_metric(name, metric))
+        if not _repeats(name, metric, result.metrics):
+            rows[term(name).group].append(_metric(name, metric))
     return [(group, facts) for group, facts in rows.items() if facts]
+
+
+def _repeats(name: str, metric: Metric, metrics: Mapping[str, Metric]) -> bool:
+    """Whether a `_rows` or `_ema` form says nothing that its plain form has not said."""
+    plain = metrics.get(name.removesuffix("_rows").replace("_ema", ""))
+    return plain is not None and plain is not metric and plain == metric
 
 
 def _metric(name: str, metric: Metric) -> MetricFact:
@@ -232,7 +274,16 @@ def left_out(result: Result) -> list[tuple[str, int]]:
     return [(reason_words(reason), n) for reason, n in sorted(counts, key=lambda pair: -pair[1])]
 
 
+def doubts(result: Result) -> tuple[str, str]:
+    """Heading of the findings, and a sentence on whether any voids the verdict ("" if one does)."""
+    if result.regime.label == NOT_JUDGED:
+        return "Findings", ""
+    if any(finding.severity == "void" for finding in result.findings):
+        return "What could void it", ""
+    keep = "; keep in mind:" if result.findings else "."
+    return "What could void it", f"Nothing was found that voids the verdict{keep}"
+
+
 def by_severity(result: Result) -> list[Finding]:
     """The findings: what voids the verdict, then warnings, then notes, each in their own order."""
-    order = {"void": 0, "warning": 1, "note": 2}
-    return sorted(result.findings, key=lambda finding: order[finding.severity])
+    return sorted(result.findings, key=lambda finding: SEVERITIES.index(finding.severity))

@@ -7,7 +7,9 @@ beside the target and moved file by file at the end, `result.json` last.
 
 import os
 import re
+import signal
 import tempfile
+import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib.util import find_spec
@@ -19,7 +21,7 @@ from ragen_diag.report.drawn import FORMATS, NAMES, Drawn
 from ragen_diag.report.html import render_html
 from ragen_diag.report.markdown import render_markdown
 from ragen_diag.report.product import Product
-from ragen_diag.result import Result, read_result
+from ragen_diag.result import CheckpointInput, DumpInput, read_result
 from ragen_diag.scoring.scores import write_scores
 
 FILES = (
@@ -37,15 +39,14 @@ FILES = (
 _STEP = re.compile(r"(.*step|completions?|rollouts?)?[_-]?\d+", re.IGNORECASE)
 
 
-def default_folder(result: Result) -> Path:
+def default_folder(dump: DumpInput, checkpoint: CheckpointInput | None) -> Path:
     """`ragen-diag-out/RUN/CHECKPOINT`, from the names of the dump and the checkpoint.
 
     RUN is the dump's file name, or where that only tells a step, the nearest folder above it with
     a name of its own. Without a checkpoint the last part is the step.
     """
-    dump, checkpoint = result.inputs.dump, result.inputs.checkpoint
     step = "unscored" if dump.step is None else f"step_{dump.step:05d}"
-    last = step if checkpoint is None else PurePath(checkpoint.path).name
+    last = step if checkpoint is None else PurePath(facts.named_part(checkpoint.path)).name
     return Path("ragen-diag-out") / _run_name(dump.paths) / _plain(last)
 
 
@@ -77,39 +78,54 @@ def write_folder(
         UsageError: the folder holds results of other inputs and `force` is not given, or is none.
     """
     out_dir = Path(out_dir)
-    if out_dir.exists() and not out_dir.is_dir():
-        raise UsageError(f"{out_dir}: not a folder; choose another with --out")
-    if not force:
-        _require_same_inputs(product.result, out_dir)
+    inputs = product.result.inputs
+    check_folder(out_dir, inputs.dump, inputs.checkpoint, force=force)
     # Beside the target where there is none yet, inside it otherwise: moves must not cross a mount.
     home = out_dir if out_dir.exists() else out_dir.parent
     try:
         with _made(home), tempfile.TemporaryDirectory(prefix=".ragen-diag-", dir=home) as drafts:
             _render(product, Path(drafts), plot_format)
-            return _move(Path(drafts), out_dir)
+            with _uninterrupted():
+                return _move(Path(drafts), out_dir)
     except OSError as error:
         raise UsageError(f"{out_dir}: cannot be written ({error.strerror or error})") from error
 
 
-def _require_same_inputs(result: Result, out_dir: Path) -> None:
-    """Refuse to mix the results of two analyses in one folder."""
-    present = [name for name in FILES if (out_dir / name).exists()]
-    if not present:
+def check_folder(
+    out_dir: Path, dump: DumpInput, checkpoint: CheckpointInput | None, *, force: bool
+) -> None:
+    """Refuse, before anything expensive, to replace the results of other inputs.
+
+    Inputs are the same when the dump's bytes, the step and the checkpoint are; settings may
+    differ, and the new results then replace the old.
+
+    Raises:
+        UsageError: the folder holds results of other inputs and `force` is not given, or is none.
+    """
+    try:
+        if out_dir.exists() and not out_dir.is_dir():
+            raise UsageError(f"{out_dir}: not a folder; choose another with --out")
+        present = [name for name in FILES if (out_dir / name).exists()]
+    except OSError as error:
+        raise UsageError(f"{out_dir}: {error.strerror}; choose another with --out") from error
+    if taken := [name for name in present if (out_dir / name).is_dir()]:
+        raise UsageError(f"{out_dir}: {taken[0]} is a folder there; choose another with --out")
+    if force or not present:
         return
     remedy = "choose another folder with --out, or replace them with --force"
     if "result.json" not in present:
         raise UsageError(f"{out_dir}: holds {present[0]} but no result.json; {remedy}")
     try:
-        old = read_result(out_dir / "result.json")
+        old = read_result(out_dir / "result.json").inputs
     except ResultError as error:
         raise UsageError(f"{error}; {remedy}") from error
-    if _identity(old) != _identity(result):
+    if _identity(old.dump, old.checkpoint) != _identity(dump, checkpoint):
         raise UsageError(f"{out_dir}: holds results of other inputs; {remedy}")
 
 
-def _identity(result: Result) -> tuple[str, int | None, str | None]:
-    """What an analysis was made from: dump, step and checkpoint."""
-    dump, checkpoint = result.inputs.dump, result.inputs.checkpoint
+def _identity(
+    dump: DumpInput, checkpoint: CheckpointInput | None
+) -> tuple[str, int | None, str | None]:
     return dump.sha256, dump.step, None if checkpoint is None else checkpoint.fingerprint
 
 
@@ -143,14 +159,42 @@ def _plots(product: Product, folder: Path, plot_format: str) -> tuple[Drawn, ...
     if find_spec("matplotlib") is None:
         why = "Not drawn: matplotlib is not installed."
         return tuple(Drawn(name=name, title=name.capitalize(), caption=why) for name in NAMES)
-    from ragen_diag.report.plots import draw_plots
-
     (folder / "plots").mkdir()
-    drawn = draw_plots(product, plot_format)
+    with _without_backend():
+        from ragen_diag.report.plots import draw_plots
+
+        drawn = draw_plots(product, plot_format)
     for plot in drawn:
         if plot.file is not None:
             (folder / "plots" / f"{plot.name}.{plot_format}").write_bytes(plot.file)
     return drawn
+
+
+@contextmanager
+def _without_backend() -> Iterator[None]:
+    """No window system is asked for, so whatever backend the environment names must not matter."""
+    named = os.environ.pop("MPLBACKEND", None)
+    try:
+        yield
+    finally:
+        if named is not None:
+            os.environ["MPLBACKEND"] = named
+
+
+@contextmanager
+def _uninterrupted() -> Iterator[None]:
+    """Ctrl-C waits until all files are in their places, which takes a few renames."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    asked: list[int] = []
+    before = signal.signal(signal.SIGINT, lambda number, frame: asked.append(number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+    if asked:
+        raise KeyboardInterrupt
 
 
 def _write_text(path: Path, text: str) -> None:

@@ -19,7 +19,7 @@ from ragen_diag.report.gauge import Gauge, gauge
 from ragen_diag.report.numbers import number, short
 from ragen_diag.report.product import Commonest, Example, Product
 from ragen_diag.report.safetext import clip, visible
-from ragen_diag.report.words import Words, advice, finding_words, reason_words, regime_words
+from ragen_diag.report.words import Words, finding_words, reason_words, regime_words
 from ragen_diag.result import Result
 
 _LONGEST_TEXT = 3000
@@ -82,7 +82,7 @@ def render_html(product: Product, plots: Sequence[Drawn] = ()) -> str:
     return environment.get_template("report.html.j2").render(
         result=result,
         words=words,
-        do=advice(words, result.inputs.dump.dialect, result.reward.applicability),
+        do=facts.to_do(words, result),
         facts=facts,
         reward=reward,
         axes=facts.axes(result),
@@ -131,7 +131,7 @@ def _finding(finding: Finding, result: Result) -> FindingView:
     return FindingView(
         finding=finding,
         words=words,
-        do=advice(words, result.inputs.dump.dialect, result.reward.applicability),
+        do=facts.to_do(words, result),
         evidence=[
             (clip(name.replace("_", " "), 100), _evidence(value))
             for name, value in finding.evidence.items()

@@ -11,7 +11,7 @@ from ragen_diag.metrics.reward import RewardSignal
 from ragen_diag.report import facts, reward
 from ragen_diag.report.numbers import plural
 from ragen_diag.report.safetext import clip, inert, one_line
-from ragen_diag.report.words import advice, finding_words, regime_words
+from ragen_diag.report.words import finding_words, regime_words
 from ragen_diag.result import Result
 
 _LONGEST = 1000
@@ -92,8 +92,7 @@ def _axes(result: Result) -> str:
 
 
 def _do(result: Result) -> str:
-    words = regime_words(result.regime.label)
-    steps = advice(words, result.inputs.dump.dialect, result.reward.applicability)
+    steps = facts.to_do(regime_words(result.regime.label), result)
     if not steps:
         return ""
     return "## What to do\n\n" + "\n".join(
@@ -103,9 +102,8 @@ def _do(result: Result) -> str:
 
 def _findings(result: Result) -> str:
     found = facts.by_severity(result)
-    lines = ["## What could void it", ""]
-    if not any(finding.severity == "void" for finding in found):
-        lines += ["Nothing found that voids the verdict.", ""]
+    heading, sentence = facts.doubts(result)
+    lines = [f"## {heading}", "", *([sentence, ""] if sentence else [])]
     for finding in found:
         words = finding_words(finding.code)
         lines.append(

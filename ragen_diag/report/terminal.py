@@ -6,6 +6,7 @@ with hidden characters escaped and cannot be taken for markup, terminal sequence
 """
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -13,12 +14,12 @@ from rich.cells import cell_len, chop_cells
 from rich.console import Console
 from rich.text import Text
 
-from ragen_diag.judging.findings import Finding
+from ragen_diag.judging.findings import SEVERITIES, Finding
 from ragen_diag.report import facts
 from ragen_diag.report.numbers import plural
 from ragen_diag.report.reward import applicability, flat_groups
 from ragen_diag.report.safetext import clip, encodable, inert, one_line, visible
-from ragen_diag.report.words import Tone, advice, finding_words, regime_words
+from ragen_diag.report.words import Tone, finding_words, regime_words
 from ragen_diag.result import Result
 
 MOST_LINES = 20
@@ -39,9 +40,18 @@ _GLUE = "\u00a0"
 _TOGETHER = re.compile(r" (?=%)|(?<=\d,) (?=-?\d[^\s\]]*\])")
 
 
+class _Console(Console):
+    """A console that leaves it to the command line what a closed pipe means: rich exits with 1,
+    which is a failed gate's."""
+
+    def on_broken_pipe(self) -> None:
+        # Called while the error is being handled.
+        raise
+
+
 def print_verdict(result: Result, folder: Path, *, console: Console | None = None) -> None:
     """Print the verdict to standard output, or to `console`."""
-    console = console or Console()
+    console = console or _Console()
     encoding = console.encoding or "ascii"
     for line in verdict_lines(result, folder, width=console.width, encoding=encoding):
         # Without soft_wrap rich would wrap lines again; they are final.
@@ -143,7 +153,7 @@ def _axes(result: Result, width: int) -> Iterator[Text]:
         check = axis.deciding
         detail = " ".join(part for part in (check.label, check.value, check.interval) if part)
         if check.check.value is not None and check.check.threshold is not None:
-            detail += f", {check.rule}"
+            detail += f", cut {check.cut}"
         elif void:
             # The finding that voids the verdict stands above and says why.
             detail = f"{check.label} not available"
@@ -181,38 +191,35 @@ def _rows(result: Result, width: int) -> Iterator[Text]:
 def _findings(result: Result, width: int, room: int) -> tuple[list[Text], list[Text]]:
     """What voids the verdict, to stand under it, and below the numbers the rest and the next step.
 
-    A finding is shown whole or counted; the next step has precedence over warnings and notes.
+    A finding is shown whole or counted. The first that voids is why there is no verdict and is
+    shown whatever the room; warnings go before the next step, and that before notes.
     """
     found = facts.by_severity(result)
+    tail = _next_step(result, width)
     void: list[Text] = []
     rest: list[Text] = []
-    tail = _next_step(result, width)
-    while found and found[0].severity == "void":
-        lines = _finding(found[0], width)
-        # The first is why there is no verdict: it is shown whatever the room.
-        if void and len(void) + len(lines) + (len(found) > 1) > room:
+    shown = 0
+    for finding in found:
+        lines = _finding(finding, width)
+        is_void, is_note = finding.severity == "void", finding.severity == "note"
+        counted = shown + 1 < len(found)
+        kept = len(tail) if is_note else 0
+        first = is_void and not void
+        if not first and len(void) + len(rest) + len(lines) + counted + kept > room:
             break
-        void += lines
-        found = found[1:]
-    room -= len(void)
-    if len(tail) + (len(found) > 0) > room:
+        (void if is_void else rest).extend(lines)
+        shown += 1
+    if left := found[shown:]:
+        severities = Counter(finding.severity for finding in left)
+        told = ", ".join(plural(severities[name], name) for name in SEVERITIES if severities[name])
+        rest += _entry("findings", "", f"{told} in report.html", width)
+    if len(void) + len(rest) + len(tail) > room:
         tail = []
-    room -= len(tail)
-    while found:
-        lines = _finding(found[0], width)
-        if len(rest) + len(lines) + (len(found) > 1) > room:
-            break
-        rest += lines
-        found = found[1:]
-    if found:
-        more = f"+{len(found)} more in report.html" if len(found) < len(result.findings) else ""
-        rest += _entry("findings", "", more or f"{len(found)}, in report.html", width)
     return void, [*rest, *tail]
 
 
 def _next_step(result: Result, width: int) -> list[Text]:
-    words = regime_words(result.regime.label)
-    steps = advice(words, result.inputs.dump.dialect, result.reward.applicability)
+    steps = facts.to_do(regime_words(result.regime.label), result)
     sentence = re.split(r"(?<=\.) (?=[A-Z])", steps[0])[0] if steps else ""
     return _entry("next", "", sentence, width) if sentence else []
 

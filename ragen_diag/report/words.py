@@ -5,7 +5,7 @@ renders, under its own name. Changing a sentence can change no verdict.
 """
 
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
@@ -50,13 +50,14 @@ REASONS: Mapping[str, str] = {
     "empty_reasoning": "empty reasoning",
     "unclosed_reasoning": "unclosed reasoning",
     "no_prompt": "no prompt",
+    "null_response": "no response in the dump",
+    "empty_response": "empty response",
     "too_long": "longer than the model's context",
     "prompt_too_long": "prompt longer than the model's context",
-    "not_sampled": "prompt not in the sample",
+    "not_sampled": "prompt not sampled",
 }
 """Why a response was not scored."""
 
-_FILTER = "{filter}"
 _KNOBS = ("kl", "entropy", "group", "length", "temperature", "clip")
 
 
@@ -108,17 +109,18 @@ def reason_words(reason: str) -> str:
     return REASONS.get(reason) or plain_code(reason).lower()
 
 
-def advice(words: Words, dialect: str, applicability: str = "undefined") -> tuple[str, ...]:
+def advice(words: Words, dialect: str, *, without: Collection[str] = ()) -> tuple[str, ...]:
     """The steps to take, with the trainer's own option names where the dialect gives them away.
 
-    A step marked {filter} advises to filter by reward variance; it is left out where the rewards
-    say that this likely hurts.
+    A step may begin with a mark, {filter} or {baseline}; those of the marks in `without` are left
+    out, as this result speaks against them.
 
-    >>> advice(Words(title="", do=("Raise the KL coefficient{kl}.", "{filter}Filter.")), "trl")
-    ('Raise the KL coefficient (beta).', 'Filter.')
+    >>> found = Words(title="", do=("Raise the KL coefficient{kl}.", "{filter}Filter."))
+    >>> advice(found, "trl"), advice(found, "trl", without={"filter"})[1:]
+    (('Raise the KL coefficient (beta).', 'Filter.'), ())
     """
     options = _prose()["knobs"].get(dialect, {})
     names = {knob: f" ({options[knob]})" if knob in options else "" for knob in _KNOBS}
-    hurts = applicability == "likely_hurts"
-    steps = [step for step in words.do if not (hurts and step.startswith(_FILTER))]
-    return tuple(step.removeprefix(_FILTER).format_map(names) for step in steps)
+    unwanted = tuple(f"{{{mark}}}" for mark in without)
+    steps = [step for step in words.do if not (unwanted and step.startswith(unwanted))]
+    return tuple(step.format_map({**names, "filter": "", "baseline": ""}) for step in steps)

@@ -64,6 +64,7 @@ def score(
             finite even one by one, or no way of scoring that agrees with the reference.
     """
     from ragen_diag.scoring.paths import Pairs, make_probe, score_pairs
+    from ragen_diag.scoring.threads import fitting_threads
 
     _check(checkpoint, groups, response_ids)
     if batch_tokens is None:
@@ -79,9 +80,11 @@ def score(
     how: dict[str, Any] = {"temperature": temperature, "batch_tokens": batch_tokens}
     how["advance"] = _counter(on_progress, len(place) * len(groups.prompt_ids_P))
 
-    probe = make_probe(checkpoint.model, pairs, temperature=temperature, dtype=checkpoint.dtype)
-    _require_finite(probe.logp_NN, [names_U[u] for u in probe.row_N])
-    logp_UP, noise = score_pairs(checkpoint.model, pairs, probe, **how)
+    model = checkpoint.model
+    with fitting_threads(model):
+        probe = make_probe(model, pairs, temperature=temperature, dtype=checkpoint.dtype)
+        _require_finite(probe.logp_NN, [names_U[u] for u in probe.row_N])
+        logp_UP, noise = score_pairs(model, pairs, probe, **how)
     _require_finite(logp_UP, names_U)
     return Scores(
         logp_RP=logp_UP[place_R],
@@ -111,8 +114,13 @@ def _check(checkpoint: Policy, groups: Crossing, response_ids: Sequence[str]) ->
 
 
 def _check_ids(ids: Sequence[int], owner: str, vocab_size: int) -> None:
-    if min(ids) < 0 or max(ids) >= vocab_size:
-        stranger = next(i for i in ids if not 0 <= i < vocab_size)
+    if min(ids) < 0:
+        raise ScoringError(
+            f"{owner} holds token id {min(ids)}, which marks padding or a mask and is no token; "
+            "write the dump without such ids"
+        )
+    if max(ids) >= vocab_size:
+        stranger = next(i for i in ids if i >= vocab_size)
         raise ScoringError(
             f"{owner} holds token id {stranger}, but the model has ids 0 to {vocab_size - 1}; "
             "are dump, tokenizer and checkpoint of one run?"
