@@ -55,7 +55,7 @@ class Groups:
     row_R: NDArray[np.int64]
     rollout_logp_R: NDArray[np.float64]
     """Log-probs of the dump summed over Z, nats; NaN without them or if their number differs."""
-    prompt_row_of_table: NDArray[np.int64]
+    column_of_row: NDArray[np.int64]
     """(rows of the table,) column of every row, scored or not; -1 if its prompt is no column."""
     excluded: dict[int, str]
     """Table row -> why it is not scored."""
@@ -110,7 +110,7 @@ def make_groups(
         own_R=np.array([column_of_row[row] for row in rows], dtype=np.int64),
         row_R=np.array(rows, dtype=np.int64),
         rollout_logp_R=_rollout_logp(table["rollout_logprobs"], pieces, rows),
-        prompt_row_of_table=np.array(column_of_row, dtype=np.int64),
+        column_of_row=np.array(column_of_row, dtype=np.int64),
         excluded=dict(sorted(excluded.items())),
         from_ids=from_ids,
         retokenised=len(rows) - from_ids,

@@ -5,14 +5,10 @@ Every dialect ends here and everything downstream starts here. Knows no files an
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Literal
 
 import polars as pl
 
 from ragen_diag.errors import DumpError
-
-GroupSource = Literal["explicit", "derived_key", "contiguous", "prompt_text"]
-FinishReason = Literal["stop", "length", "abort", "error", "unknown"]
 
 COMPONENTS = pl.List(pl.Struct({"key": pl.String, "value": pl.Float64}))
 MESSAGES = pl.List(pl.Struct({"role": pl.String, "content": pl.String}))

@@ -1,7 +1,7 @@
 """Every choice a user can make about an analysis, as one frozen value. Knows no files, no torch.
 
 The command line builds one `Settings`; `pipeline` takes it apart and hands each stage the two or
-three values it needs. No stage receives the whole.
+three values it needs. Nothing outside `pipeline` receives the whole.
 """
 
 from dataclasses import asdict, dataclass

@@ -451,10 +451,10 @@ def test_columns_that_differ_between_steps(tmp_path: Path) -> None:
 
 
 def test_public_verl_sample() -> None:
-    folder = os.environ.get("RAGEN_DIAG_SHARED_SAMPLES")
+    folder = os.environ.get("RAGEN_DIAG_PUBLIC_DUMPS")
     path = Path(folder or "") / "verl__1.jsonl"
     if not folder or not path.exists():
-        pytest.skip("RAGEN_DIAG_SHARED_SAMPLES does not name a folder with verl__1.jsonl")
+        pytest.skip("RAGEN_DIAG_PUBLIC_DUMPS does not name a folder with verl__1.jsonl")
     rollouts = read_dump([path])
     assert (rollouts.dialect, rollouts.steps, rollouts.notes) == ("verl", [1], {})
     assert rollouts.table.height == rollouts.table["group_id"].n_unique() == 128

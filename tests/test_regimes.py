@@ -150,11 +150,11 @@ def _void(code: str) -> Finding:
 
 
 def test_first_artefact_replaces_the_label_and_leaves_the_candidate() -> None:
-    later_first = [_void(code) for code in reversed(ARTEFACTS) if code != "format_collapse"]
-    regime = judge(START, LOG32, later_first)
+    found = [_void(code) for code in ARTEFACTS if code != "format_collapse"]
+    regime = judge(START, LOG32, found)
     assert regime.label == "insufficient_data"
     assert regime.candidates == ("diverse_reasoning",)
-    assert judge(START, LOG32, later_first[:-1]).label == "truncated"
+    assert judge(START, LOG32, found[1:]).label == "truncated"
 
 
 def test_warnings_replace_nothing() -> None:

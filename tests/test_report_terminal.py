@@ -46,9 +46,9 @@ def test_template_collapse_reads_like_this():
         "  reward variance   53.1 % of 32 groups flat, 41.2 % by chance\n"
         "                    CV of std 1.100: a variance filter likely helps\n"
         "  left out          1 no reasoning span\n"
-        "  findings          3, in report.html\n"
-        "  next              Update only on groups whose rewards vary: the smallest set\n"
-        "                    that holds 90 % of the summed reward variance (rho = 0.9).\n"
+        "  warning           17 of 32 groups have no reward differences (41 % by chance\n"
+        "                    alone)\n"
+        "  findings          2 notes in report.html\n"
         "\n"
         "report            ragen-diag-out/tmpl/step_00080/report.html\n"
     )

@@ -33,7 +33,7 @@ def test_every_regime_has_a_title_a_meaning_and_a_next_step(label):
 @pytest.mark.parametrize("section", [words.regimes, words.findings])
 def test_every_sentence_is_complete_under_every_dialect(section):
     for code, found in section().items():
-        for dialect in ("trl", "verl", "skyrl", "openrlhf", "other"):
+        for dialect in ("trl", "verl", "other"):
             for step in words.advice(found, dialect):
                 assert step[0].isupper() and step[-1] in ".)", (code, step)
                 assert "{" not in step and "  " not in step, (code, step)

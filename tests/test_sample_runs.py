@@ -1,6 +1,7 @@
 """The sample runs are judged as what they are; every number can be recomputed from the files."""
 
 import math
+import re
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,9 @@ from ragen_diag.checkpoints.load import open_checkpoint
 from ragen_diag.checkpoints.locate import locate
 from ragen_diag.dumps import read_dump
 from ragen_diag.groups import make_groups
+from ragen_diag.report.folder import default_folder
 from ragen_diag.report.product import Product
+from ragen_diag.report.terminal import verdict_lines
 from ragen_diag.scoring import read_scores, score, write_scores
 from ragen_diag.scoring.naive import score_naive
 from ragen_diag.spans import choose_tags, find_spans
@@ -179,3 +182,17 @@ def test_the_collapse_is_seen_against_a_baseline_too() -> None:
     result = analyze(dump, f"step_{last:05d}", baseline=start.result).result
     assert result.regime.label == "template_collapse"
     assert "baseline" in result.regime.axes["mi"].source
+
+
+def test_the_readme_shows_what_the_command_prints() -> None:
+    run, step = "template_collapse", 120
+    result = analyzed(run, step).result
+    folder = default_folder(result.inputs.dump, result.inputs.checkpoint)
+    printed = "\n".join(line.plain for line in verdict_lines(result, folder))
+    readme = (SAMPLE_RUNS.parent / "README.md").read_text("utf-8")
+    # The last digits may differ between processors.
+    assert _without_digits(f"```text\n{printed}\n```") in _without_digits(readme)
+
+
+def _without_digits(text: str) -> str:
+    return re.sub(r"-?\d+(?:\.\d+)?", "#", text)

@@ -8,7 +8,6 @@ from ragen_diag.metrics.text import (
     distinct_ratio,
     entropy_of_cap,
     find_truncation,
-    lengths,
     repeated_share,
     repetition,
     replacement_share,
@@ -60,13 +59,6 @@ def test_script_mix() -> None:
     # abc is Latin, three Cyrillic letters, one Arabic: 4 of 7 outside the commonest.
     assert script_mix(["abcшждع"]) == pytest.approx(4 / 7)
     assert script_mix(["123"]) == 0.0
-
-
-def test_lengths() -> None:
-    found = lengths([1, 2, 3, 10])
-    assert found is not None
-    assert (found.mean, found.median, found.largest) == (4.0, 2.5, 10)
-    assert lengths([]) is None
 
 
 def test_truncation_by_finish_reason() -> None:

@@ -260,7 +260,7 @@ def test_columns_are_distinct_prompts_in_table_order() -> None:
     assert made.opening_ids_R == [ids("<think>")] * 3
     assert made.reasoning_ids_R == [ids("c"), ids("c d"), ids("e")]
     # "e" has no scored row, so it is no column; the unscored rows of "a" still know theirs.
-    assert made.prompt_row_of_table.tolist() == [0, 1, 0, -1, 1, 1, -1]
+    assert made.column_of_row.tolist() == [0, 1, 0, -1, 1, 1, -1]
     assert made.excluded == {
         3: "empty_reasoning",
         4: "no_reasoning_span",
@@ -372,7 +372,7 @@ def test_limit_draws_prompts_by_seed_and_keeps_their_order() -> None:
         assert np.bincount(made.own_R).tolist() == [2, 2, 2]
         assert set(made.excluded.values()) == {"not_sampled"}
         assert len(made.excluded) + len(made.row_R) == 16
-        assert (made.prompt_row_of_table >= 0).sum() == 6
+        assert (made.column_of_row >= 0).sum() == 6
         assert groups(rows, limit=3, seed=seed).prompt_ids_P == made.prompt_ids_P
         drawn.add(str(made.prompt_ids_P))
     assert len(drawn) > 1
@@ -383,4 +383,4 @@ def test_nothing_to_score_is_no_error() -> None:
     made = groups([{"prompt": "a", "response": ""}])
     assert made.prompt_ids_P == []
     assert made.own_R.shape == made.row_R.shape == made.rollout_logp_R.shape == (0,)
-    assert made.prompt_row_of_table.tolist() == [-1]
+    assert made.column_of_row.tolist() == [-1]

@@ -24,6 +24,4 @@ def data_on_stdout() -> Iterator[None]:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except OSError as error:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        raise UsageError(
-            f"standard output: {error.strerror}; the out folder is complete"
-        ) from error
+        raise UsageError(f"standard output takes no data: {error.strerror}") from error

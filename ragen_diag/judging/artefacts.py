@@ -11,7 +11,7 @@ from dataclasses import replace
 from ragen_diag.judging import thresholds as cuts
 from ragen_diag.judging.evidence import BatchEvidence
 from ragen_diag.judging.findings import Finding
-from ragen_diag.judging.thresholds import side, threshold
+from ragen_diag.judging.thresholds import threshold
 from ragen_diag.metrics.information import UNITS
 from ragen_diag.metrics.metric import Metric
 from ragen_diag.metrics.text import entropy_of_cap
@@ -28,9 +28,9 @@ def usable(metrics: Mapping[str, Metric]) -> dict[str, Metric]:
     """The metrics as they may be reported: model metrics withheld where the rows with a valid
     reasoning span are a minority, z-scores marked where the marginal std is under its floor."""
     rate, std = (_value(metrics, name) for name in ("valid_thinking_rate", "marginal_std"))
-    if rate is not None and _below(rate, cuts.VALID_THINKING_WITHHELD):
+    if rate is not None and rate < cuts.VALID_THINKING_WITHHELD:
         return withhold(metrics, f"only {rate:.1%} of responses have valid reasoning")
-    if std is None or not _below(std, cuts.STD_FLOOR):
+    if std is None or std >= cuts.STD_FLOOR:
         return dict(metrics)
     reason = f"unreliable: marginal std {std:.2g} is under {cuts.STD_FLOOR} nats/token"
     marked = {name: replace(metrics[name], reason=reason) for name in ZSCORES if name in metrics}
@@ -47,10 +47,6 @@ def withhold(metrics: Mapping[str, Metric], reason: str) -> dict[str, Metric]:
 
 def _value(metrics: Mapping[str, Metric], name: str) -> float | None:
     return metrics[name].value if name in metrics else None
-
-
-def _below(value: float, cut: float) -> bool:
-    return side(value, value, cut) == "below"
 
 
 def _insufficient_data(evidence: BatchEvidence) -> Finding | None:
@@ -80,7 +76,7 @@ def _insufficient_data(evidence: BatchEvidence) -> Finding | None:
 
 def _format_collapse(evidence: BatchEvidence) -> Finding | None:
     rate = evidence.metrics.get("valid_thinking_rate")
-    if rate is None or rate.value is None or not _below(rate.value, cuts.VALID_THINKING):
+    if rate is None or rate.value is None or rate.value >= cuts.VALID_THINKING:
         return None
     return Finding(
         code="format_collapse",
@@ -100,7 +96,7 @@ def _format_collapse(evidence: BatchEvidence) -> Finding | None:
 
 def _truncated(evidence: BatchEvidence) -> Finding | None:
     share = evidence.value("truncated_share")
-    if share is None or _below(share, cuts.TRUNCATED_SHARE):
+    if share is None or share < cuts.TRUNCATED_SHARE:
         return None
     return Finding(
         code="truncated",
@@ -116,7 +112,7 @@ def _truncated(evidence: BatchEvidence) -> Finding | None:
 
 def _degenerate_repetition(evidence: BatchEvidence) -> Finding | None:
     share = evidence.value("repetition")
-    if share is None or _below(share, cuts.REPETITION):
+    if share is None or share < cuts.REPETITION:
         return None
     return Finding(
         code="degenerate_repetition",
@@ -144,7 +140,7 @@ def _garbled_text(evidence: BatchEvidence) -> Finding | None:
             reasons.append(
                 f"entropy per token is {entropy:.3g} nats against a baseline of {before.value:.3g}"
             )
-    if not _below(evidence.replacement_share, cuts.REPLACEMENT_SHARE):
+    if evidence.replacement_share >= cuts.REPLACEMENT_SHARE:
         reasons.append(f"{evidence.replacement_share:.1%} of characters are U+FFFD")
     if not reasons:
         return None

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Literal
 
-from ragen_diag.judging.findings import ARTEFACTS, Finding
+from ragen_diag.judging.findings import Finding
 from ragen_diag.judging.thresholds import (
     CHANCE_P_VALUE,
     ENTROPY_CHECKS,
@@ -75,7 +75,7 @@ def judge(
     `metrics` by the names of the result, `log_prompts` = log P in nats. The label is
 
     * "not_judged" when nothing was scored with a model (`retrieval_skill` is not among them);
-    * the code of the first "void" finding in the order of `ARTEFACTS`;
+    * the code of the first "void" finding, which come in the order in which they are ruled out;
     * a quadrant when both axes are low or high;
     * "undetermined" otherwise.
 
@@ -101,7 +101,7 @@ def judge(
         return Regime(label=NOT_JUDGED, candidates=(), axes=axes)
     open_quadrants = _open(axes["mi"].state, axes["entropy"].state)
     if voids:
-        return Regime(label=min(voids, key=_rank), candidates=open_quadrants, axes=axes)
+        return Regime(label=voids[0], candidates=open_quadrants, axes=axes)
     if len(open_quadrants) == 1:
         return Regime(label=open_quadrants[0], candidates=(), axes=axes)
     return Regime(label=UNDETERMINED, candidates=open_quadrants, axes=axes)
@@ -197,7 +197,3 @@ def _open(mi: State, entropy: State) -> tuple[str, ...]:
         if mi in (mi_state, "undetermined", "not_available")
         and entropy in (entropy_state, "undetermined", "not_available")
     )
-
-
-def _rank(code: str) -> int:
-    return ARTEFACTS.index(code) if code in ARTEFACTS else len(ARTEFACTS)

@@ -9,7 +9,6 @@ from collections.abc import Callable, Mapping
 from ragen_diag.judging import thresholds as cuts
 from ragen_diag.judging.evidence import BatchEvidence
 from ragen_diag.judging.findings import Evidence, Finding, Severity
-from ragen_diag.judging.thresholds import side
 from ragen_diag.metrics.reward_groups import FLAT_REASONS
 
 _GROUPED_BY = {
@@ -30,17 +29,13 @@ def _finding(
     return Finding(code=code, severity=severity, message=message, evidence=evidence or {})
 
 
-def _reaches(value: float, cut: float) -> bool:
-    return side(value, value, cut) == "at_or_above"
-
-
 def _counted(counts: Mapping[str, int]) -> str:
     return ", ".join(f"{name} {count}" for name, count in counts.items())
 
 
 def _mi_saturated(evidence: BatchEvidence) -> Finding | None:
     mi_seq, cap = evidence.value("mi_seq_estimate"), evidence.value("mi_upper_bound")
-    if mi_seq is None or not cap or not _reaches(mi_seq / cap, cuts.SATURATED):
+    if mi_seq is None or not cap or mi_seq / cap < cuts.SATURATED:
         return None
     return _finding(
         "mi_saturated",
@@ -52,7 +47,7 @@ def _mi_saturated(evidence: BatchEvidence) -> Finding | None:
 
 def _zscore_unreliable(evidence: BatchEvidence) -> Finding | None:
     std = evidence.value("marginal_std")
-    if std is None or _reaches(std, cuts.STD_FLOOR):
+    if std is None or std >= cuts.STD_FLOOR:
         return None
     return _finding(
         "zscore_unreliable",
@@ -73,7 +68,7 @@ def _flat_groups(evidence: BatchEvidence) -> Finding | None:
     why = _counted({name.replace("_", " "): count for name, count in reasons.items() if count})
     return _finding(
         "flat_groups",
-        "warning" if _reaches(share, cuts.FLAT_SHARE) else "note",
+        "warning" if share >= cuts.FLAT_SHARE else "note",
         f"{flat} of {counts['groups']} groups have no reward variance ({why}){chance}.",
         {name: count for name, count in counts.items() if count or name not in FLAT_REASONS},
     )
@@ -110,9 +105,7 @@ def _saturated_components(evidence: BatchEvidence) -> Finding | None:
     saturated = {
         name: part.share_at_high
         for name, part in evidence.components.items()
-        if not part.constant
-        and part.high != 0
-        and _reaches(part.share_at_high, cuts.COMPONENT_SATURATED)
+        if not part.constant and part.high != 0 and part.share_at_high >= cuts.COMPONENT_SATURATED
     }
     if not saturated:
         return None
@@ -127,7 +120,7 @@ def _saturated_components(evidence: BatchEvidence) -> Finding | None:
 
 def _cancelling_components(evidence: BatchEvidence) -> Finding | None:
     kept = evidence.variance_kept
-    if kept is None or _reaches(kept, cuts.COMPONENTS_CANCEL):
+    if kept is None or kept >= cuts.COMPONENTS_CANCEL:
         return None
     return _finding(
         "cancelling_reward_components",
@@ -155,7 +148,7 @@ def _rows_excluded(evidence: BatchEvidence) -> Finding | None:
     excluded = sum(reasons.values())
     if not excluded:
         return None
-    many = _reaches(excluded / evidence.rows, cuts.EXCLUDED_SHARE)
+    many = excluded / evidence.rows >= cuts.EXCLUDED_SHARE
     why = _counted({name.replace("_", " "): n for name, n in reasons.items()})
     return _finding(
         "rows_excluded",

@@ -14,6 +14,8 @@ from typing import Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from ragen_diag.metrics.text import normal
+
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 
@@ -134,15 +136,6 @@ def _flat_reason(rows: RewardRows, members: IntArray, rewards: FloatArray) -> Fl
     if rows.texts_N is not None and len({normal(rows.texts_N[row]) for row in members}) == 1:
         return "identical_texts"
     return _level(rows, members, rewards)
-
-
-def normal(text: str) -> str:
-    """`text` with every run of white space as one blank and none at the ends.
-
-    >>> normal(" go  left\\n")
-    'go left'
-    """
-    return " ".join(text.split())
 
 
 def _level(rows: RewardRows, members: IntArray, rewards: FloatArray) -> FlatReason:

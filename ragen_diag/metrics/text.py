@@ -14,12 +14,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ragen_diag.metrics.metric import Metric
-from ragen_diag.metrics.reward_groups import normal
 from ragen_diag.metrics.uncertainty import Bootstrap
 
 FloatArray = NDArray[np.float64]
 
 NGRAM = 4
+
+
+def normal(text: str) -> str:
+    """`text` with every run of white space as one blank and none at the ends.
+
+    >>> normal(" go  left\\n")
+    'go left'
+    """
+    return " ".join(text.split())
 
 
 def top1_share(texts_R: Sequence[str], draws: Bootstrap | None = None) -> Metric:
@@ -118,29 +126,6 @@ _EAST_ASIAN = frozenset({"CJK", "HIRAGANA", "KATAKANA", "HANGUL", "KATAKANA-HIRA
 def _script(letter: str) -> str:
     first = unicodedata.name(letter, "UNNAMED").split(" ", 1)[0]
     return "CJK" if first in _EAST_ASIAN else first
-
-
-@dataclass(frozen=True)
-class Lengths:
-    """Tokens per response: mean, median, 95th percentile and largest."""
-
-    mean: float
-    median: float
-    p95: float
-    largest: int
-
-
-def lengths(n_tokens: Sequence[int]) -> Lengths | None:
-    """Length statistics; None without responses."""
-    if not n_tokens:
-        return None
-    values = np.asarray(n_tokens)
-    return Lengths(
-        mean=float(values.mean()),
-        median=float(np.median(values)),
-        p95=float(np.quantile(values, 0.95)),
-        largest=int(values.max()),
-    )
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from ragen_diag.metrics.reward_groups import normal
+from ragen_diag.metrics.text import normal
 from ragen_diag.pipeline.step import Step
 from ragen_diag.pipeline.tables import ScoredRows, response_ids
 from ragen_diag.report.product import Answered, Commonest, Example, ExampleKind

@@ -17,6 +17,7 @@ from ragen_diag.metrics.metric import Metric
 from ragen_diag.metrics.retrieval import retrieval_credit
 from ragen_diag.metrics.text import (
     distinct_ratio,
+    normal,
     repetition,
     top1_share,
 )
@@ -39,7 +40,7 @@ def step_metrics(step: Step, settings: Settings) -> dict[str, Metric]:
             if step.truncation is not None
             else Metric.undefined("the dump has neither finish reasons nor token ids")
         ),
-        "distinct_ratio": distinct_ratio([" ".join(text.split()) for text in step.responses]),
+        "distinct_ratio": distinct_ratio([normal(text) for text in step.responses]),
         "response_length": _response_length(step, settings),
     }
     if step.success_N is not None:

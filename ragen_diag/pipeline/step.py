@@ -111,7 +111,7 @@ class Step:
         The scored columns where there are any; else the prompts that the dump tells apart.
         """
         if groups is not None and groups.prompts_P:
-            return groups.prompts_P, groups.prompt_row_of_table
+            return groups.prompts_P, groups.column_of_row
         column_of: dict[int, int] = {}
         columns = [column_of.setdefault(key, len(column_of)) for key in _prompt_keys(self.table)]
         texts = self.table["prompt"].fill_null("").to_list()

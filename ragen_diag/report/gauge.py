@@ -4,6 +4,7 @@ the bar's width. Knows no HTML."""
 from dataclasses import dataclass
 
 from ragen_diag.report.facts import CheckFact
+from ragen_diag.report.glossary import term
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,6 +40,6 @@ def gauge(fact: CheckFact) -> Gauge | None:
         low=place(low),
         high=place(high),
         cut=place(check.threshold),
-        low_right="above" in fact.rule or ">" in fact.rule,
+        low_right=term(check.metric).low_above,
         summary=f"{fact.label} {fact.value} {fact.interval}, {fact.rule}: {fact.state}",
     )
