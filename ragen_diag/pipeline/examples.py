@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from ragen_diag.metrics.text import normal
 from ragen_diag.pipeline.step import Step
-from ragen_diag.pipeline.tables import ScoredRows, response_ids
+from ragen_diag.pipeline.tables import ScoredRows, response_id
 from ragen_diag.report.product import Answered, Commonest, Example, ExampleKind
 
 PER_KIND = 3
@@ -38,12 +38,12 @@ def choose_examples(
         for kind, ranked in ranking:
             for r in _one_per_prompt(ranked.tolist(), scored):
                 chosen.append(_scored_example(kind, r, step, prompts, scored))
-    table, ids = step.table, response_ids(step.table.height)
+    table = step.table
     for row, reason in _one_per_reason(excluded):
         chosen.append(
             Example(
                 kind="excluded",
-                response_id=ids[row],
+                response_id=response_id(row),
                 prompt=table["prompt"][row] or "",
                 response=step.responses[row],
                 reward=table["reward"][row],
@@ -81,7 +81,7 @@ def _scored_example(
     assert scored.margin_R is not None
     return Example(
         kind=kind,
-        response_id=response_ids(step.table.height)[row],
+        response_id=response_id(row),
         prompt=prompts[own],
         response=step.responses[row],
         start=step.spans[row].start,

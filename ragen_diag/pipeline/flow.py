@@ -36,7 +36,7 @@ from ragen_diag.pipeline.step import (
     make_step,
     with_texts_of_ids,
 )
-from ragen_diag.pipeline.tables import group_table, prompt_table, response_ids, response_table
+from ragen_diag.pipeline.tables import group_table, prompt_table, response_id, response_table
 from ragen_diag.report.product import Product
 from ragen_diag.result import CheckpointInput, DumpInput, Result
 from ragen_diag.rollouts import Rollouts, listing
@@ -120,9 +120,7 @@ def analyze(
     if checkpoint is not None:
         step = step.with_lengths(checkpoint.tokenizer)
         modelled = _score(step, checkpoint, settings, observer)
-    product = _judge(rollouts, step, modelled, settings, baseline)
-    record = account.run_record(time.monotonic() - started)
-    return replace(product, result=product.result.model_copy(update={"run": record}))
+    return _judge(rollouts, step, modelled, settings, baseline, started=started)
 
 
 def _choose_tags(
@@ -221,11 +219,10 @@ def _score(
     budget = settings.batch_tokens or default_budget(checkpoint.vocab_size, accelerator=accelerator)
     scores = measured = None
     if len(groups.row_R):
-        ids = response_ids(step.table.height)
         scores = score(
             checkpoint,
             groups,
-            response_ids=[ids[row] for row in groups.row_R],
+            response_ids=[response_id(int(row)) for row in groups.row_R],
             batch_tokens=budget,
             temperature=settings.temperature,
             on_progress=observer.pairs,
@@ -258,6 +255,8 @@ def _judge(
     modelled: Modelled | None,
     settings: Settings,
     baseline: Result | None,
+    *,
+    started: float,
 ) -> Product:
     """Metrics, findings and regime, with the tables and texts that explain them."""
     rewards = step.reward_rows(settings)
@@ -283,7 +282,7 @@ def _judge(
             evidence.metrics, math.log(max(len(prompts), 1)), findings, baseline=reference
         ),
         findings=findings,
-        run={},
+        run=account.run_record(time.monotonic() - started),
     )
     scored = modelled.measured.rows if modelled is not None and modelled.measured else None
     excluded = {} if modelled is None else modelled.groups.excluded

@@ -138,7 +138,8 @@ def distinct_prompts(table: pl.DataFrame) -> int:
 
 def has_ids(table: pl.DataFrame) -> bool:
     """Whether every row has the token ids of its prompt and of its response."""
-    return not table["prompt_ids"].null_count() and not table["response_ids"].null_count()
+    both = (pl.col("prompt_ids").list.len() > 0) & (pl.col("response_ids").list.len() > 0)
+    return bool(table.select(both.fill_null(False).all()).item())
 
 
 def with_texts_of_ids(table: pl.DataFrame, tokenizer: Tokenizer) -> tuple[pl.DataFrame, int]:

@@ -33,13 +33,13 @@ class ScoredRows:
     credit_R: NDArray[np.float64]
 
 
-def response_ids(rows: int) -> list[str]:
-    """Ids of a step's responses: their place in the canonical table, which any reader can follow.
+def response_id(row: int) -> str:
+    """Id of a step's response: its place in the canonical table, which any reader can follow.
 
-    >>> response_ids(2)
-    ['r000000', 'r000001']
+    >>> response_id(12)
+    'r000012'
     """
-    return [f"r{row:06d}" for row in range(rows)]
+    return f"r{row:06d}"
 
 
 def response_table(
@@ -54,7 +54,7 @@ def response_table(
     truncation = step.truncation
     frame = pl.DataFrame(
         {
-            "response_id": response_ids(rows),
+            "response_id": [response_id(row) for row in range(rows)],
             "sample_id": table["sample_id"],
             "group_id": table["group_id"],
             "reward": table["reward"],
