@@ -18,11 +18,11 @@ from ragen_diag.tokens import (
     Pieces,
     Prompt,
     Tokenizer,
+    cut_response_ids,
     encode_prompt,
     encode_response_pieces,
     render_messages,
     split_prompt_ids,
-    split_response_ids,
 )
 
 _REASONS = {
@@ -77,8 +77,8 @@ def make_groups(
 ) -> Groups:
     """Encodes and cuts all rows, and keeps those that can be scored under every column.
 
-    `spans[i]` is the span of row i's response text. Rows with ids of prompt and response use
-    these, and the span is found again in their decoded text. `max_length` is the model's context:
+    `spans[i]` is the span of row i's response text, which must be that of its ids where the row
+    has ids of prompt and response: these are used then. `max_length` is the model's context:
     prompts too long for it are excluded ("prompt_too_long"), then the rows that do not fit under
     the longest remaining prompt ("too_long"), so that the most rows stay; nothing is cut.
     `limit` columns are drawn without replacement by `seed`; the other prompts' rows are
@@ -90,7 +90,7 @@ def make_groups(
         DumpError: a prompt is given as messages that the tokenizer cannot render.
     """
     prompts = _prompts(table, tags, tokenizer)
-    pieces, with_ids = _pieces(table, spans, prompts, tags, tokenizer)
+    pieces, with_ids = _pieces(table, spans, tokenizer)
     excluded = _unscorable(prompts, pieces, _blank(table["response"], with_ids))
     if max_length is not None:
         _exclude_long(prompts, pieces, max_length, excluded)
@@ -150,11 +150,7 @@ def _prompt(row: Mapping[str, Any], tags: Tags | None, tokenizer: Tokenizer) -> 
 
 
 def _pieces(
-    table: pl.DataFrame,
-    spans: Sequence[Span],
-    prompts: Sequence[Prompt | None],
-    tags: Tags | None,
-    tokenizer: Tokenizer,
+    table: pl.DataFrame, spans: Sequence[Span], tokenizer: Tokenizer
 ) -> tuple[list[Pieces], list[bool]]:
     """Each row's response as cut ids, and whether the ids are the dump's own."""
     rows = table.select(_NEEDED)
@@ -165,21 +161,10 @@ def _pieces(
         tokenizer, [responses[i] for i in texts], [spans[i] for i in texts]
     )
     pieces = [
-        split_response_ids(tokenizer, ids, tags, prefilled=_is_prefilled(span, prompt))
-        if has_ids
-        else next(encoded)
-        for ids, has_ids, span, prompt in zip(
-            rows["response_ids"].to_list(), with_ids, spans, prompts, strict=True
-        )
+        cut_response_ids(tokenizer, ids, span) if has_ids else next(encoded)
+        for ids, has_ids, span in zip(rows["response_ids"].to_list(), with_ids, spans, strict=True)
     ]
     return pieces, with_ids
-
-
-def _is_prefilled(span: Span, prompt: Prompt | None) -> bool:
-    """Whether Z began with the response: the text's span did, or the prompt ends with the tag."""
-    if prompt is not None and prompt.opening_ids:
-        return True
-    return span.status is not SpanStatus.MISSING and span.opening_start == span.start
 
 
 def _has_ids(row: Mapping[str, Any]) -> bool:

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 from jinja2 import TemplateError
 
 from ragen_diag.errors import DumpError
-from ragen_diag.spans import Span, SpanStatus, Tags, find_span, split_prompt
+from ragen_diag.spans import Span, SpanStatus, Tags, split_prompt
 
 _CHUNK = 256
 
@@ -131,13 +131,8 @@ def encode_response_pieces(
             yield Pieces(ids, start, max(start, stop), span.status)
 
 
-def split_response_ids(
-    tokenizer: Tokenizer, ids: list[int], tags: Tags | None, *, prefilled: bool
-) -> Pieces:
-    """A response that is known as ids, cut at the span found in its decoded text."""
-    span = find_span(decode(tokenizer, ids), tags, prefilled=prefilled)
-    if tags is None:
-        return Pieces(ids, 0, len(ids), span.status)
+def cut_response_ids(tokenizer: Tokenizer, ids: list[int], span: Span) -> Pieces:
+    """A response that is known as ids, cut at the span of its decoded text."""
     start = _first_covering(tokenizer, ids, span.start)
     stop = _last_within(tokenizer, ids, span.end)
     return Pieces(ids, start, max(start, stop), span.status)

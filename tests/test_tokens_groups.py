@@ -13,15 +13,17 @@ from transformers import PreTrainedTokenizerFast
 
 from ragen_diag.errors import DumpError
 from ragen_diag.groups import Groups, make_groups
+from ragen_diag.pipeline.step import with_texts_of_ids
 from ragen_diag.rollouts import SCHEMA
 from ragen_diag.spans import SpanStatus, Tags, choose_tags, find_span, find_spans
 from ragen_diag.tokens import (
+    Pieces,
+    cut_response_ids,
     decode,
     encode_prompt,
     encode_response_pieces,
     render_messages,
     split_prompt_ids,
-    split_response_ids,
 )
 
 THINK = Tags("<think>", "</think>")
@@ -157,6 +159,13 @@ def test_older_answers_of_the_chat_template(shape: str) -> None:
 # Responses
 
 
+def cut(tokenizer: Any, some: list[int], tags: Tags | None, *, prefilled: bool) -> Pieces:
+    """Ids cut at the span of their own text."""
+    return cut_response_ids(
+        tokenizer, some, find_span(decode(tokenizer, some), tags, prefilled=prefilled)
+    )
+
+
 @pytest.mark.parametrize("tokenizer", [word_tokenizer("<s> $A </s>"), SlowTokenizer()])
 def test_words_are_cut_at_the_span(tokenizer: Any) -> None:
     text = "a <think> b c </think> d"
@@ -165,7 +174,7 @@ def test_words_are_cut_at_the_span(tokenizer: Any) -> None:
     assert pieces.opening_ids == ids("a <think>")
     assert pieces.reasoning_ids == ids("b c")
     assert pieces.ids == ids(text)
-    assert split_response_ids(tokenizer, ids(text), THINK, prefilled=False) == pieces
+    assert cut(tokenizer, ids(text), THINK, prefilled=False) == pieces
 
 
 REASONING = st.text("so é🍸a\n<>/k", min_size=1, max_size=10).filter(str.strip)
@@ -186,7 +195,7 @@ def test_ids_and_text_cut_alike_and_never_inside_a_tag(
     text = f"{before}<think>{reasoning}</think>{after}"
     span = find_span(text, THINK, prefilled=False)
     (pieces,) = encode_response_pieces(tokenizer, [text], [span])
-    assert split_response_ids(tokenizer, pieces.ids, THINK, prefilled=False) == pieces
+    assert cut(tokenizer, pieces.ids, THINK, prefilled=False) == pieces
     assert decode(tokenizer, pieces.ids) == text
     scored = decode(tokenizer, pieces.reasoning_ids)
     # Only what shares a token with a tag may be lost at the ends, be it half a character.
@@ -200,13 +209,10 @@ def test_ids_and_text_cut_alike_and_never_inside_a_tag(
 
 def test_prefilled_ids() -> None:
     tokenizer = word_tokenizer()
-    pieces = split_response_ids(tokenizer, ids("a b </think> c </s>"), THINK, prefilled=True)
+    pieces = cut(tokenizer, ids("a b </think> c </s>"), THINK, prefilled=True)
     assert (pieces.opening_ids, pieces.reasoning_ids) == ([], ids("a b"))
-    assert (
-        split_response_ids(tokenizer, ids("a b"), THINK, prefilled=True).status
-        is SpanStatus.UNCLOSED
-    )
-    whole = split_response_ids(tokenizer, ids("a b </s>"), None, prefilled=False)
+    assert cut(tokenizer, ids("a b"), THINK, prefilled=True).status is SpanStatus.UNCLOSED
+    whole = cut(tokenizer, ids("a b </s>"), None, prefilled=False)
     assert whole.reasoning_ids == ids("a b </s>")
 
 
@@ -216,7 +222,7 @@ def test_half_a_character_at_the_end_of_ids() -> None:
     halves = [*tokenizer("<think>a</think>")["input_ids"], *tokenizer("日")["input_ids"][:1]]
     assert "\ufffd" in decode(tokenizer, halves)
     for some in (whole, halves):
-        pieces = split_response_ids(tokenizer, some, THINK, prefilled=False)
+        pieces = cut(tokenizer, some, THINK, prefilled=False)
         assert decode(tokenizer, pieces.reasoning_ids) == "a"
 
 
@@ -229,11 +235,11 @@ def table(rows: Sequence[dict[str, Any]]) -> pl.DataFrame:
 
 
 def groups(rows: Sequence[dict[str, Any]], tokenizer: Any = None, **options: Any) -> Groups:
-    frame = table(rows)
+    tokenizer = word_tokenizer("<s> $A </s>") if tokenizer is None else tokenizer
+    frame, _ = with_texts_of_ids(table(rows), tokenizer)
     prompts, responses = frame["prompt"].to_list(), frame["response"].to_list()
     choice = choose_tags(prompts, responses, "auto")
     spans = find_spans(prompts, responses, choice)
-    tokenizer = word_tokenizer("<s> $A </s>") if tokenizer is None else tokenizer
     return make_groups(frame, spans, choice.tags, tokenizer, **options)
 
 
