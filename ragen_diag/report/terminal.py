@@ -156,7 +156,8 @@ def _axes(result: Result, width: int) -> Iterator[Text]:
             detail += f", cut {check.cut}"
         elif void:
             # The finding that voids the verdict stands above and says why.
-            detail = f"{check.label} not available"
+            what = f"MI and {check.label}" if axis.name == "mi" else check.label
+            detail = f"{what} not available"
         state = axis.state if axis.state == "n/a" else axis.state.upper()
         yield from _entry(axis.title, state, one_line(detail), width, style="bold")
         if axis.reason and not void:
