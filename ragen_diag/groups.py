@@ -38,7 +38,7 @@ class Groups:
     """R scored responses under P distinct prompts, as token ids.
 
     `row_R` and `own_R` give each scored row's place in the table and its column; rows stand in
-    table order, columns in the order in which the table first has them. A column is a distinct
+    table order, columns sorted by their ids, whatever the order of rows. A column is a distinct
     sequence of prompt ids that at least one scored row has: prompts of which no response is
     scored are no columns, as no row would own them.
     """
@@ -230,10 +230,9 @@ def _exclude_long(
 def _columns(
     prompts: Sequence[Prompt | None], excluded: Mapping[int, str]
 ) -> dict[tuple[int, ...], int]:
-    """Prompt ids -> column, in the order in which the table first has them."""
+    """Prompt ids -> column, sorted by the ids: seeded draws then do not see the order of rows."""
     scored = {tuple(p.ids) for r, p in enumerate(prompts) if p is not None and r not in excluded}
-    ordered = dict.fromkeys(tuple(p.ids) for p in prompts if p is not None)
-    return {ids: column for column, ids in enumerate(i for i in ordered if i in scored)}
+    return {ids: column for column, ids in enumerate(sorted(scored))}
 
 
 def _sampled(

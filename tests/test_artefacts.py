@@ -230,3 +230,12 @@ def test_rollout_gap_is_robust_to_single_tokens() -> None:
 def test_top_two_margin() -> None:
     logp_RP = np.array([[-1.0, -3.0, -1.5], [-2.0, -2.0, -9.0]])
     assert top_two_margin(logp_RP).tolist() == [0.5, 0.0]
+
+
+@pytest.mark.parametrize(("high", "told"), [(-0.07, True), (0.01, False)])
+def test_mi_that_is_clearly_negative_is_told(high: float, told: bool) -> None:
+    """A constant text of another policy: -0.423 [-0.764, -0.066] nats per response."""
+    healthy = _evidence()
+    mi_seq = Metric(value=-0.423, low=-0.764, high=high)
+    evidence = replace(healthy, metrics={**healthy.metrics, "mi_seq_estimate": mi_seq})
+    assert ("mi_negative" in _codes(find_remarks(evidence))) is told

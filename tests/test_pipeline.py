@@ -42,7 +42,11 @@ def test_the_order_of_rows_and_prompts_does_not_matter(
     table: pl.DataFrame, original: Product, tmp_path: Path
 ) -> None:
     shuffled = _analyze(table.sample(fraction=1.0, shuffle=True, seed=3), tmp_path)
-    assert _values(shuffled) == pytest.approx(_values(original), abs=1e-9)
+    for name, metric in original.result.metrics.items():
+        other = shuffled.result.metrics[name]
+        for bound in ("value", "low", "high"):
+            one, two = getattr(metric, bound), getattr(other, bound)
+            assert one == two or two == pytest.approx(one, abs=1e-9), name
     assert shuffled.result.regime.label == original.result.regime.label
     assert shuffled.result.reward.within_prompt_var == pytest.approx(
         original.result.reward.within_prompt_var
@@ -61,7 +65,8 @@ def test_a_prompt_under_two_ids_is_one_column(
     assert product.result.counts.groups == 9
     names = ("retrieval_accuracy", "retrieval_skill", "mi_estimate", "mi_seq_estimate")
     assert _values(product, names) == pytest.approx(_values(original, names), abs=1e-9)
-    assert product.prompts["group_ids"][0].to_list() == [table["group_id"][0], "copy"]
+    ids = product.prompts["group_ids"].to_list()
+    assert [table["group_id"][0], "copy"] in ids
 
 
 def test_ragen_compat_is_the_public_formula(

@@ -247,7 +247,7 @@ def row(prompt: str | None, reasoning: str, **more: Any) -> dict[str, Any]:
     return {"prompt": prompt, "response": f"<think> {reasoning} </think> h", **more}
 
 
-def test_columns_are_distinct_prompts_in_table_order() -> None:
+def test_columns_are_distinct_prompts_sorted_by_their_ids() -> None:
     made = groups(
         [
             row("b", "c"),
@@ -259,14 +259,14 @@ def test_columns_are_distinct_prompts_in_table_order() -> None:
             row(None, "c"),
         ]
     )
-    assert made.prompt_ids_P == [ids("<s> b"), ids("<s> a")]
-    assert made.prompts_P == ["b", "a"]
-    assert made.own_R.tolist() == [0, 1, 0]
+    assert made.prompt_ids_P == [ids("<s> a"), ids("<s> b")]
+    assert made.prompts_P == ["a", "b"]
+    assert made.own_R.tolist() == [1, 0, 1]
     assert made.row_R.tolist() == [0, 1, 2]
     assert made.opening_ids_R == [ids("<think>")] * 3
     assert made.reasoning_ids_R == [ids("c"), ids("c d"), ids("e")]
     # "e" has no scored row, so it is no column; the unscored rows of "a" still know theirs.
-    assert made.column_of_row.tolist() == [0, 1, 0, -1, 1, 1, -1]
+    assert made.column_of_row.tolist() == [1, 0, 1, -1, 0, 0, -1]
     assert made.excluded == {
         3: "empty_reasoning",
         4: "no_reasoning_span",

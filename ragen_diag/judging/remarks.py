@@ -45,6 +45,19 @@ def _mi_saturated(evidence: BatchEvidence) -> Finding | None:
     )
 
 
+def _mi_negative(evidence: BatchEvidence) -> Finding | None:
+    metric = evidence.metrics.get("mi_seq_estimate")
+    if metric is None or metric.high is None or metric.high >= 0:
+        return None
+    return _finding(
+        "mi_negative",
+        "warning",
+        f"mi_seq_estimate is below 0 with its whole interval ([{metric.low:.3g}, {metric.high:.3g}]"
+        " nats/response): other prompts explain the responses better than their own.",
+        {"mi_seq_estimate": metric.value, "low": metric.low, "high": metric.high},
+    )
+
+
 def _zscore_unreliable(evidence: BatchEvidence) -> Finding | None:
     std = evidence.value("marginal_std")
     if std is None or std >= cuts.STD_FLOOR:
@@ -283,6 +296,7 @@ def _reference(evidence: BatchEvidence) -> Finding | None:
 
 _RULES: tuple[Callable[[BatchEvidence], Finding | None], ...] = (
     _mi_saturated,
+    _mi_negative,
     _zscore_unreliable,
     _flat_groups,
     _identical_texts,
