@@ -229,3 +229,10 @@ def test_splits_are_not_mixed(table: pl.DataFrame, tmp_path: Path) -> None:
     )
     with pytest.raises(DumpError, match=r"several splits \(train 40, eval 24\)"):
         _analyze(mixed, tmp_path)
+
+
+def test_tags_that_no_response_has_are_a_mistake(table: pl.DataFrame, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="<foo>,</foo>: no response has either tag"):
+        _analyze(table, tmp_path, reasoning_tags=("<foo>", "</foo>"))
+    named = _analyze(table, tmp_path, reasoning_tags=("<think>", "</think>"))
+    assert named.result.inputs.spans.counts["valid"] == 64

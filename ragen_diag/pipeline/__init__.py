@@ -11,6 +11,7 @@ tables          the tables of the out folder
 examples        the texts that the report shows
 """
 
-from ragen_diag.pipeline.flow import Observer, analyze
+from ragen_diag.pipeline.flow import analyze
+from ragen_diag.pipeline.observer import Observer
 
 __all__ = ["Observer", "analyze"]

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import polars as pl
 
@@ -29,6 +29,7 @@ from ragen_diag.pipeline.examples import choose_examples, commonest_reasoning
 from ragen_diag.pipeline.gathering import gather_evidence
 from ragen_diag.pipeline.measurements import scored_metrics
 from ragen_diag.pipeline.modelled import Modelled
+from ragen_diag.pipeline.observer import Observer, Silent
 from ragen_diag.pipeline.step import (
     Step,
     distinct_prompts,
@@ -38,7 +39,7 @@ from ragen_diag.pipeline.step import (
 )
 from ragen_diag.pipeline.tables import group_table, prompt_table, response_id, response_table
 from ragen_diag.report.product import Product
-from ragen_diag.result import CheckpointInput, DumpInput, Result
+from ragen_diag.result import Result
 from ragen_diag.rollouts import Rollouts, listing
 from ragen_diag.settings import Settings
 from ragen_diag.spans import TagChoice, choose_tags
@@ -53,32 +54,6 @@ LOST_REASONING = frozenset(
     {"no_reasoning_span", "empty_reasoning", "unclosed_reasoning", "empty_response"}
 )
 """Reasons that are a finding about the policy, and no error of the input."""
-
-
-class Observer(Protocol):
-    """Who is told what happens while it happens."""
-
-    def note(self, text: str) -> None:
-        """A choice that was made."""
-
-    def inputs(self, dump: DumpInput, checkpoint: CheckpointInput | None) -> None:
-        """What is analysed is known, and nothing expensive has begun; may raise to stop it."""
-
-    def pairs(self, done: int, total: int) -> None:
-        """(response, prompt) pairs scored so far."""
-
-
-class Silent:
-    """An observer that says nothing."""
-
-    def note(self, text: str) -> None:
-        """Nothing."""
-
-    def inputs(self, dump: DumpInput, checkpoint: CheckpointInput | None) -> None:
-        """Nothing."""
-
-    def pairs(self, done: int, total: int) -> None:
-        """Nothing."""
 
 
 def analyze(
@@ -134,11 +109,15 @@ def _choose_tags(
         requested = (spans.open, spans.close) if spans.open and spans.close else "none"
     rest = run.table.filter(pl.col("step").ne_missing(rollouts.table["step"][0]))
     texts = pl.concat([part.select("prompt", "response") for part in (rollouts.table, rest)])
+    responses = texts["response"].fill_null("").to_list()
+    asked = settings.reasoning_tags
+    if isinstance(asked, tuple) and not any(tag in text for text in responses for tag in asked):
+        raise UsageError(
+            f"--reasoning-tags {','.join(asked)}: no response has either tag; leave the option out,"
+            " or if the policy lost them, name a step that has them as --baseline"
+        )
     return choose_tags(
-        texts["prompt"].to_list(),
-        texts["response"].fill_null("").to_list(),
-        requested,
-        complete=has_ids(rollouts.table),
+        texts["prompt"].to_list(), responses, requested, complete=has_ids(rollouts.table)
     )
 
 
