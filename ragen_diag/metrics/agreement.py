@@ -56,3 +56,18 @@ def top_two_margin(logp_RP: FloatArray) -> FloatArray:
     two_R2 = np.partition(logp_RP, -2, axis=1)[:, -2:]
     margin_R: FloatArray = two_R2[:, 1] - two_R2[:, 0]
     return margin_R
+
+
+def own_margin(logp_RP: FloatArray, own_R: IntArray) -> FloatArray:
+    """Own column minus the best other one of every row, nats per response, shape (R,); P >= 2.
+
+    Negative where another prompt explains the response better.
+
+    >>> own_margin(np.array([[-3.0, -1.0, -2.0]]), np.array([2]))
+    array([-1.])
+    """
+    rows_R = np.arange(len(own_R))
+    others_RP = logp_RP.copy()
+    others_RP[rows_R, own_R] = -np.inf
+    margin_R: FloatArray = logp_RP[rows_R, own_R] - others_RP.max(axis=1)
+    return margin_R

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ragen_diag.groups import Groups
-from ragen_diag.metrics.agreement import RolloutGap, rollout_gap
+from ragen_diag.metrics.agreement import RolloutGap, own_margin, rollout_gap
 from ragen_diag.metrics.information import UNITS, RowScores, measure, row_scores
 from ragen_diag.metrics.metric import Metric
 from ragen_diag.metrics.retrieval import retrieval_credit
@@ -101,11 +101,6 @@ def scored_metrics(step: Step, groups: Groups, scores: Scores, settings: Setting
 
 def _scored_rows(groups: Groups, scores: Scores, per_row: RowScores) -> ScoredRows:
     logp_RP, own_R = scores.logp_RP, scores.own_R
-    margin_R = None
-    if logp_RP.shape[1] > 1:
-        others_RP = logp_RP.copy()
-        others_RP[np.arange(len(own_R)), own_R] = -np.inf
-        margin_R = per_row.matched_seq_R - others_RP.max(axis=1)
     return ScoredRows(
         row_R=groups.row_R,
         own_R=own_R,
@@ -113,7 +108,7 @@ def _scored_rows(groups: Groups, scores: Scores, per_row: RowScores) -> ScoredRo
         matched_R=per_row.matched_seq_R,
         marginal_R=per_row.marginal_seq_R,
         best_column_R=logp_RP.argmax(axis=1),
-        margin_R=margin_R,
+        margin_R=own_margin(logp_RP, own_R) if logp_RP.shape[1] > 1 else None,
         credit_R=retrieval_credit(logp_RP, own_R),
     )
 
