@@ -5,6 +5,7 @@ Everything is token ids from here on. Knows a tokenizer, no model, no rewards an
 
 import json
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -38,13 +39,16 @@ class Groups:
     """R scored responses under P distinct prompts, as token ids.
 
     `row_R` and `own_R` give each scored row's place in the table and its column; rows stand in
-    table order, columns sorted by their ids, whatever the order of rows. A column is a distinct
-    sequence of prompt ids that at least one scored row has: prompts of which no response is
-    scored are no columns, as no row would own them.
+    table order, columns sorted by turn and ids, whatever the order of rows. A column is a distinct
+    sequence of prompt ids at one turn that at least one scored row has. The candidates of a row
+    are the columns of its turn: a response under another turn's prompt would be told by how far
+    the trajectory is, and not by what it is about.
     """
 
     prompt_ids_P: list[list[int]]
     """Prompts without an open tag at their end."""
+    turn_P: NDArray[np.int64]
+    """The turn of each column, ascending; 0 for rows that name none."""
     prompts_P: list[str]
     """Their texts."""
     opening_ids_R: list[list[int]]
@@ -75,16 +79,18 @@ def make_groups(
     seed: int = 0,
     max_length: int | None = None,
 ) -> Groups:
-    """Encodes and cuts all rows, and keeps those that can be scored under every column.
+    """Encodes and cuts all rows, and keeps those that can be scored under all their candidates.
 
     `spans[i]` is the span of row i's response text, which must be that of its ids where the row
     has ids of prompt and response: these are used then. `max_length` is the model's context:
     prompts too long for it are excluded ("prompt_too_long"), then the rows that do not fit under
-    the longest remaining prompt ("too_long"), so that the most rows stay; nothing is cut.
-    `limit` columns are drawn without replacement by `seed`; the other prompts' rows are
-    "not_sampled". Further reasons: "no_prompt"; "null_response" and "empty_response", where there
-    is no text (or white space alone) in which to look for a span; "no_reasoning_span",
-    "empty_reasoning", "unclosed_reasoning". Every table row is scored or excluded. R may be 0.
+    the longest remaining prompt ("too_long"), so that the most rows of a turn stay; nothing is
+    cut. `limit` columns are drawn without replacement by `seed`; the other prompts' rows are
+    "not_sampled". Where there are several turns, a prompt that is left alone in its turn has
+    nothing to be told from: its rows are a "lone_turn". Further reasons: "no_prompt";
+    "null_response" and "empty_response", where there is no text (or white space alone) in which to
+    look for a span; "no_reasoning_span", "empty_reasoning", "unclosed_reasoning". Every table row
+    is scored or excluded. R may be 0.
 
     Raises:
         DumpError: a prompt is given as messages that the tokenizer cannot render.
@@ -92,19 +98,23 @@ def make_groups(
     prompts = _prompts(table, tags, tokenizer)
     pieces, with_ids = _pieces(table, spans, tokenizer)
     excluded = _unscorable(prompts, pieces, _blank(table["response"], with_ids))
+    turns = table["turn"].fill_null(0).to_list()
     if max_length is not None:
-        _exclude_long(prompts, pieces, max_length, excluded)
-    columns = _columns(prompts, excluded)
-    if limit is not None and len(columns) > limit:
-        columns = _sampled(columns, limit, seed)
-        _exclude_unsampled(prompts, columns, excluded)
+        _exclude_long(prompts, pieces, turns, max_length, excluded)
+    keys, distinct = _distinct(prompts, turns)
+    _exclude_lone(keys, distinct, excluded)
+    if limit is not None:
+        _exclude_unsampled(keys, limit, seed, excluded)
+        _exclude_lone(keys, distinct, excluded)
     rows = [row for row in range(table.height) if row not in excluded]
-    column_of_row = [-1 if p is None else columns.get(tuple(p.ids), -1) for p in prompts]
-    texts = {tuple(p.ids): p.text for p in reversed(prompts) if p is not None}
+    kept = _scored(keys, excluded)
+    columns = {key: column for column, key in enumerate(kept)}
+    column_of_row = [columns.get(key, -1) for key in keys]
     from_ids = sum(with_ids[row] for row in rows)
     return Groups(
-        prompt_ids_P=[list(ids) for ids in columns],
-        prompts_P=[texts[ids] for ids in columns],
+        prompt_ids_P=[distinct[key][1].ids for key in kept],
+        turn_P=np.array([distinct[key][0] for key in kept], dtype=np.int64),
+        prompts_P=[distinct[key][1].text for key in kept],
         opening_ids_R=[_opening(prompts[row], pieces[row]) for row in rows],
         reasoning_ids_R=[pieces[row].reasoning_ids for row in rows],
         own_R=np.array([column_of_row[row] for row in rows], dtype=np.int64),
@@ -199,57 +209,76 @@ def _unscorable(
 def _exclude_long(
     prompts: Sequence[Prompt | None],
     pieces: Sequence[Pieces],
+    turns: Sequence[int],
     max_length: int,
     excluded: dict[int, str],
 ) -> None:
-    """A row must fit under every column, or the matrix would have holes.
+    """A row must fit under all its candidates, or the matrix would have holes.
 
-    A long prompt costs its own rows, or else every long response: the prompt length that keeps
-    the most rows is the longest that stays, the longer one of two that keep as many.
+    A long prompt costs its own rows, or else every long response of its turn: the prompt length
+    that keeps the most rows is the longest that stays, the longer one of two that keep as many.
     """
-    size = {
-        row: (len(prompt.ids), len(_opening(prompt, piece)) + len(piece.reasoning_ids))
-        for row, (prompt, piece) in enumerate(zip(prompts, pieces, strict=True))
-        if prompt is not None and row not in excluded
-    }
-    if not size:
-        return
-    prompt_N, rest_N = np.array(list(size.values())).T
-    kept = {
-        int(longest): int(((prompt_N <= longest) & (longest + rest_N <= max_length)).sum())
-        for longest in np.unique(prompt_N)
-    }
-    longest = max(kept, key=lambda length: (kept[length], length))
-    for row, (prompt_length, rest) in size.items():
-        if prompt_length > longest:
-            excluded[row] = "prompt_too_long"
-        elif longest + rest > max_length:
-            excluded[row] = "too_long"
+    sizes: dict[int, dict[int, tuple[int, int]]] = {}
+    for row, (prompt, piece) in enumerate(zip(prompts, pieces, strict=True)):
+        if prompt is not None and row not in excluded:
+            rest = len(_opening(prompt, piece)) + len(piece.reasoning_ids)
+            sizes.setdefault(turns[row], {})[row] = len(prompt.ids), rest
+    for size in sizes.values():
+        prompt_N, rest_N = np.array(list(size.values())).T
+        kept = {
+            int(longest): int(((prompt_N <= longest) & (longest + rest_N <= max_length)).sum())
+            for longest in np.unique(prompt_N)
+        }
+        longest = max(kept, key=lambda length: (kept[length], length))
+        for row, (prompt_length, rest) in size.items():
+            if prompt_length > longest:
+                excluded[row] = "prompt_too_long"
+            elif longest + rest > max_length:
+                excluded[row] = "too_long"
 
 
-def _columns(
-    prompts: Sequence[Prompt | None], excluded: Mapping[int, str]
-) -> dict[tuple[int, ...], int]:
-    """Prompt ids -> column, sorted by the ids: seeded draws then do not see the order of rows."""
-    scored = {tuple(p.ids) for r, p in enumerate(prompts) if p is not None and r not in excluded}
-    return {ids: column for column, ids in enumerate(sorted(scored))}
+def _distinct(
+    prompts: Sequence[Prompt | None], turns: Sequence[int]
+) -> tuple[list[int], list[tuple[int, Prompt]]]:
+    """Each row's key (-1 without a prompt), and what keys stand for: a prompt at a turn.
+
+    Keys ascend with turn and ids: seeded draws then do not see the order of rows.
+    """
+    ids = {id(p): tuple(p.ids) for p in prompts if p is not None}
+    known = [(row, (turns[row], ids[id(p)]), p) for row, p in enumerate(prompts) if p is not None]
+    first = {name: prompt for _, name, prompt in reversed(known)}
+    key_of = {name: key for key, name in enumerate(sorted(first))}
+    keys = [-1] * len(prompts)
+    for row, name, _ in known:
+        keys[row] = key_of[name]
+    return keys, [(name[0], first[name]) for name in key_of]
 
 
-def _sampled(
-    columns: Mapping[tuple[int, ...], int], limit: int, seed: int
-) -> dict[tuple[int, ...], int]:
-    drawn = np.random.default_rng(seed).choice(len(columns), size=limit, replace=False)
-    kept = set(drawn.tolist())
-    return {ids: c for c, ids in enumerate(i for i, old in columns.items() if old in kept)}
+def _scored(keys: Sequence[int], excluded: Mapping[int, str]) -> list[int]:
+    return sorted({key for row, key in enumerate(keys) if row not in excluded})
+
+
+def _exclude_lone(
+    keys: Sequence[int], distinct: Sequence[tuple[int, Prompt]], excluded: dict[int, str]
+) -> None:
+    prompts_at = Counter(distinct[key][0] for key in _scored(keys, excluded))
+    # A single turn stays as it is: its entropy can still be told.
+    if len(prompts_at) > 1:
+        for row, key in enumerate(keys):
+            if row not in excluded and prompts_at[distinct[key][0]] == 1:
+                excluded[row] = "lone_turn"
 
 
 def _exclude_unsampled(
-    prompts: Sequence[Prompt | None],
-    columns: Mapping[tuple[int, ...], int],
-    excluded: dict[int, str],
+    keys: Sequence[int], limit: int, seed: int, excluded: dict[int, str]
 ) -> None:
-    for row, prompt in enumerate(prompts):
-        if prompt is not None and row not in excluded and tuple(prompt.ids) not in columns:
+    scored = _scored(keys, excluded)
+    if len(scored) <= limit:
+        return
+    drawn = np.random.default_rng(seed).choice(len(scored), size=limit, replace=False)
+    kept = {scored[place] for place in drawn.tolist()}
+    for row, key in enumerate(keys):
+        if row not in excluded and key not in kept:
             excluded[row] = "not_sampled"
 
 

@@ -41,7 +41,7 @@ class DumpInput(_Part):
     paths: tuple[str, ...]
     dialect: str
     rows: int = Field(description="rows of the analysed step")
-    sha256: str
+    sha256: str | None
     step: int | None
     group_source: Mapping[str, int] = Field(description="rows by the way their group was found")
     notes: Mapping[str, int] = Field(description="repairs and drops at reading, by reason")

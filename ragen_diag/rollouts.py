@@ -3,12 +3,14 @@
 Every dialect ends here and everything downstream starts here. Knows no files and no models.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+import numpy as np
 import polars as pl
 
 from ragen_diag.errors import DumpError
+from ragen_diag.settings import FIRST_TURN, Scope
 
 COMPONENTS = pl.List(pl.Struct({"key": pl.String, "value": pl.Float64}))
 MESSAGES = pl.List(pl.Struct({"role": pl.String, "content": pl.String}))
@@ -52,7 +54,7 @@ class Rollouts:
     table: pl.DataFrame
     dialect: str
     paths: tuple[str, ...]
-    sha256: str
+    sha256: str | None
     notes: Mapping[str, int] = field(default_factory=dict)
 
     @property
@@ -73,31 +75,77 @@ class Rollouts:
             )
         return replace(self, table=table)
 
-    def first_turns(self) -> "Rollouts":
-        """Only the first turn of every trajectory; the other rows are counted in `notes`.
+    def in_scope(self, scope: Scope = FIRST_TURN, *, seed: int = 0) -> "Rollouts":
+        """The rows of the turns that a scope names; the others are counted in `notes`.
 
-        Later turns have the model's own earlier reasoning in their prompt, so that a high MI there
-        may be self-copying, and must never be scored under another turn's prompts.
+        "first_turn" and "trajectory_uniform" take one turn of every trajectory; "later_turn" and
+        "turn_not_drawn" count the others. A row without `turn`, or with a turn of no trajectory
+        that is named, is a trajectory of its own. The turn is drawn by `seed` among those there
+        are, each as likely, whatever the order of rows. A "turn" is that of the table's own
+        number; "other_turn" counts the others.
+
+        Raises:
+            DumpError: no row has the turn asked for; the message lists those there are.
         """
-        turn, trajectory = pl.col("turn"), pl.col("trajectory_id")
-        # Where trajectories are not told apart, one that begins late cannot be known as such.
-        first = (
-            pl.when(trajectory.is_not_null())
-            .then(turn.min().over("step", "trajectory_id"))
-            .otherwise(turn.min())
-        )
-        table = self.table.filter(turn.is_null() | (turn == first))
-        later = self.table.height - table.height
-        if not later:
+        if scope.kind == "turn":
+            return self._where(self._of_turn(scope.turn), "other_turn")
+        if scope.kind == "first_turn":
+            return self._where(_is_first_turn(), "later_turn")
+        return self._where(_drawn_turns(self.table, seed), "turn_not_drawn")
+
+    def _where(self, kept: pl.Expr | pl.Series, reason: str) -> "Rollouts":
+        table = self.table.filter(kept)
+        left_out = self.table.height - table.height
+        if not left_out:
             return self
-        return replace(self, table=table, notes={**self.notes, "later_turn": later})
+        return replace(self, table=table, notes={**self.notes, reason: left_out})
+
+    def _of_turn(self, number: int | None) -> pl.Expr:
+        counts = dict(self.table["turn"].value_counts().sort("turn", nulls_last=True).rows())
+        if number not in counts:
+            there = listing([f"{_named(turn)} ({rows})" for turn, rows in counts.items()])
+            raise DumpError(
+                f"{self.paths[0]}: no rows of turn {number}; turns and their rows: {there}; choose"
+                " one of them with --scope turn_K"
+            )
+        return pl.col("turn") == number
 
 
-def listing(steps: list[int | None]) -> str:
-    """Steps as a text, the first twenty of them.
+def _is_first_turn() -> pl.Expr:
+    turn, trajectory = pl.col("turn"), pl.col("trajectory_id")
+    # Where trajectories are not told apart, one that begins late cannot be known as such.
+    first = (
+        pl.when(trajectory.is_not_null())
+        .then(turn.min().over("step", "trajectory_id"))
+        .otherwise(turn.min())
+    )
+    return turn.is_null() | (turn == first)
+
+
+def _drawn_turns(table: pl.DataFrame, seed: int) -> pl.Series:
+    """Which rows are of the turn that was drawn for their trajectory, as a mask."""
+    key = ["step", "trajectory_id"]
+    # Sorted, so that the draws do not see the order of rows.
+    turns = table.select(*key, "turn").drop_nulls(["trajectory_id", "turn"]).unique()
+    trajectories = turns.sort(*key, "turn").group_by(key, maintain_order=True).agg("turn")
+    lengths = trajectories["turn"].list.len().to_numpy()
+    places = pl.lit(pl.Series(np.random.default_rng(seed).integers(0, lengths)))
+    drawn = trajectories.with_columns(pl.col("turn").list.get(places))
+    of_row = table.select(*key).join(
+        drawn, on=key, how="left", nulls_equal=True, maintain_order="left"
+    )["turn"]
+    return (table["turn"] == of_row).fill_null(True)
+
+
+def listing(steps: Sequence[int | str | None]) -> str:
+    """Steps or the like as a text, the first twenty of them.
 
     >>> listing([1, 20, None])
     '1, 20, none'
     """
-    shown = ", ".join("none" if step is None else str(step) for step in steps[:20])
+    shown = ", ".join(_named(step) for step in steps[:20])
     return shown + (f", ... ({len(steps)} in all)" if len(steps) > 20 else "")
+
+
+def _named(number: int | str | None) -> str:
+    return "none" if number is None else str(number)

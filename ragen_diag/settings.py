@@ -4,12 +4,78 @@ The command line builds one `Settings`; `pipeline` takes it apart and hands each
 three values it needs. Nothing outside `pipeline` receives the whole.
 """
 
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 DtypeChoice = Literal["auto", "float32", "bfloat16", "float16"]
 Compat = Literal["none", "ragen"]
 ReasoningTags = tuple[str, str] | Literal["auto", "none"]
+Reduce = Literal["sum", "last", "mean"]
+DuplicateSteps = Literal["error", "first", "last", "merge"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reading:
+    """How a dump is to be read, where the dump itself does not say."""
+
+    dialect: str | None = None
+    """Name of the dialect; None recognises it by its columns."""
+    names: Mapping[str, str] = field(default_factory=dict)
+    """Canonical column -> column of the dump (`--map response=output`)."""
+    rewards: tuple[tuple[str, float], ...] = ()
+    """Reward columns or components with their weights, to be summed; empty takes the dialect's own.
+    `(("none", 1.0),)` reads the dump as one without rewards."""
+    reward_key: str | None = None
+    """Which value of a reward that is an object is the reward."""
+    reward_reduce: Reduce | None = None
+    """How a reward that is a list becomes one number; None takes "sum" and says so."""
+    split: str | None = None
+    """Only the rows of this split; None takes all, where a step does not mix several."""
+    on_duplicate_step: DuplicateSteps = "error"
+    """What becomes of a step that was written twice, as after a resume."""
+    max_bad_share: float = 0.1
+    """Largest share of lines or rewards that may be unreadable."""
+
+
+@dataclass(frozen=True)
+class Scope:
+    """Which turns of every trajectory are analysed.
+
+    "first_turn": the first one. "trajectory_uniform": one of its turns, drawn at random, so that
+    long trajectories weigh no more than short ones. "turn": the one of number `turn`.
+    """
+
+    kind: Literal["first_turn", "trajectory_uniform", "turn"] = "first_turn"
+    turn: int | None = None
+
+    @classmethod
+    def parse(cls, text: str) -> "Scope":
+        """The scope that `str` writes.
+
+        Raises:
+            ValueError: another text; the message names the words there are.
+
+        >>> Scope.parse("turn_2"), str(Scope.parse("first_turn"))
+        (Scope(kind='turn', turn=2), 'first_turn')
+        """
+        if text == "first_turn":
+            return cls("first_turn")
+        if text == "trajectory_uniform":
+            return cls("trajectory_uniform")
+        number = text.removeprefix("turn_")
+        if number != text and number.isascii() and number.isdigit() and len(number) <= 9:
+            return cls("turn", int(number))
+        raise ValueError(
+            f"{text!r}: give first_turn, trajectory_uniform, or turn_K with K = 0, 1, 2, ..."
+        )
+
+    def __str__(self) -> str:
+        return self.kind if self.turn is None else f"turn_{self.turn}"
+
+
+FIRST_TURN = Scope()
+"""The headline: the prompts of later turns hold the model's own earlier reasoning."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -18,8 +84,9 @@ class Settings:
 
     step: int | None = None
     """Training step to analyse; None takes the checkpoint's, or the only one in the dump."""
-    reward: str | None = None
-    """Name of the reward column or component to use; None takes the dialect's own."""
+    reading: Reading = Reading()
+    scope: Scope = FIRST_TURN
+    """Turns of the trajectories that are scored and measured."""
     reasoning_tags: ReasoningTags = "auto"
     """Open and close tag of the reasoning span; "none" scores the whole response."""
     limit: int | None = None
@@ -45,7 +112,11 @@ class Settings:
 
     def as_json(self) -> dict[str, Any]:
         """The settings as plain JSON values, for the result."""
-        values = asdict(self)
+        values = asdict(self) | {"scope": str(self.scope)}
         if isinstance(self.reasoning_tags, tuple):
             values["reasoning_tags"] = list(self.reasoning_tags)
+        values["reading"] = {
+            **values["reading"],
+            "rewards": [list(weighted) for weighted in self.reading.rewards],
+        }
         return values

@@ -9,12 +9,18 @@ import pytest
 from ragen_diag.judging.artefacts import find_artefacts, usable
 from ragen_diag.judging.evidence import BatchEvidence, ScoringEvidence
 from ragen_diag.judging.findings import ARTEFACTS, Finding
+from ragen_diag.judging.regimes import judge
 from ragen_diag.judging.remarks import find_remarks
+from ragen_diag.judging.remarks.inputs import ATTENTION
 from ragen_diag.metrics.agreement import rollout_gap, top_two_margin
+from ragen_diag.metrics.answers import AnswerSummary
 from ragen_diag.metrics.components import component_ranges
+from ragen_diag.metrics.garble import disorder, mixed_script_share
 from ragen_diag.metrics.information import UNITS
 from ragen_diag.metrics.metric import Metric
+from ragen_diag.metrics.phantom import PhantomVariance
 from ragen_diag.metrics.reward import RewardRows, reward_signal
+from ragen_diag.report import words
 
 HEALTHY = {
     "valid_thinking_rate": 1.0,
@@ -75,6 +81,10 @@ CASES = [
         "void",
     ),
     (_evidence(replacement_share=0.01), "garbled_text", "void"),
+    (_evidence(mixed_scripts=0.25), "garbled_text", "void"),
+    (_evidence(disorder=0.9), "garbled_text", "void"),
+    # Without a checkpoint the texts alone can show it.
+    (_evidence(None, dict.fromkeys(UNITS), disorder=0.98), "garbled_text", "void"),
     (_evidence(metrics={"rollout_logprob_gap": -0.21}), "scorer_mismatch", "void"),
     (_evidence(metrics={"rollout_logprob_gap": -0.03}), "scorer_mismatch", "warning"),
     # The cut is 0.25 log 32 = 0.866, and a mean over 128 rows has 1/11.3 of a row's noise.
@@ -114,6 +124,8 @@ ABSENT = [
     # A constant text ties everywhere, at any noise: too small a noise to mention.
     _evidence(replace(SCORING, rows_within_noise=1.0)),
     _evidence(metrics={"rollout_logprob_gap": None, "mi_seq_estimate": None}),
+    # Two languages, terms of one in the other; arithmetic compresses to two thirds.
+    _evidence(mixed_scripts=0.24, script_mix=0.4, disorder=0.8),
 ]
 
 
@@ -160,6 +172,17 @@ def test_healthy_batch_has_no_remark_but_its_thresholds() -> None:
     assert _codes(find_remarks(_evidence())) == {"thresholds_provisional": "note"}
 
 
+def _flat(groups: int, flat: int, size: int = 8) -> RewardRows:
+    """`flat` groups that fail with different texts, and others with one success."""
+    reward_GN = np.zeros((groups, size))
+    reward_GN[flat:, 0] = 1.0
+    return RewardRows(
+        reward_N=reward_GN.ravel(),
+        group_N=[str(group) for group in np.repeat(np.arange(groups), size)],
+        texts_N=[str(row) for row in range(groups * size)],
+    )
+
+
 FLAT = reward_signal(
     RewardRows(
         reward_N=np.array([0.0, 0, 1, 1, 1, 0]),
@@ -167,12 +190,41 @@ FLAT = reward_signal(
         texts_N=["x", "y", "z", "z ", "u", "v"],
     )
 )
+ANSWERS = AnswerSummary(
+    answers=32,
+    empty=31,
+    missing=0,
+    best=1.0,
+    at_best=1.0,
+    varies=False,
+    empty_scored=31,
+    empty_at_best=31,
+    prompts=8,
+    sharing=8,
+    commonest="",
+    truths=8,
+)
+PHANTOM = PhantomVariance(groups=3, failed=2, varying=8, share=0.25)
+LONGER_IS_BETTER = Metric(value=0.5, low=0.1, high=0.9)
 PARTS = {"format": np.full(10, 0.5), "length": np.array([1.0] * 19 + [0.0])}
 REMARKS = [
     (_evidence(metrics={"mi_seq_estimate": 3.434}), "mi_saturated", "note"),
     (_evidence(metrics={"marginal_std": 0.019}), "zscore_unreliable", "warning"),
-    (_evidence(reward=FLAT), "flat_groups", "warning"),
+    # 5 of 8 groups of 8 are flat; were all of rate 3/64, 0.68 would be.
+    (_evidence(reward=reward_signal(_flat(8, 5))), "flat_groups", "note"),
+    # 30 of 40: at rate 10/320 0.78 would be.
+    (_evidence(reward=reward_signal(_flat(40, 30))), "flat_groups", "note"),
     (_evidence(reward=FLAT), "identical_texts", "warning"),
+    # Two of three flat, where a half would be by chance.
+    (_evidence(reward=FLAT), "small_groups", "warning"),
+    (_evidence(metrics={"distinct_ratio_in_groups": 0.5}), "few_distinct_texts", "warning"),
+    (_evidence(phantom=PHANTOM), "phantom_variance", "warning"),
+    (_evidence(answers=ANSWERS), "empty_answers_rewarded", "warning"),
+    (_evidence(answers=ANSWERS), "answers_independent_of_prompt", "warning"),
+    (_evidence(reading={"nan_reward": 3}), "dump_repaired", "note"),
+    (_evidence(scope="turn_2"), "later_turns", "warning"),
+    (_evidence(policy_versions={"8": 20, "9": 40}), "mixed_policy_versions", "warning"),
+    (_evidence(policy_versions={"8..9": 60}, spanning=60), "mixed_policy_versions", "warning"),
     (_evidence(components=component_ranges(PARTS)), "constant_reward_component", "note"),
     (_evidence(components=component_ranges(PARTS)), "saturated_reward_component", "note"),
     (_evidence(variance_kept=0.1), "cancelling_reward_components", "warning"),
@@ -198,6 +250,7 @@ def test_each_remark(evidence: BatchEvidence, code: str, severity: str) -> None:
     assert _codes(remarks)[code] == severity
     assert all(remark.message.endswith(".") and "\n" not in remark.message for remark in remarks)
     assert {remark.severity for remark in remarks} <= {"warning", "note"}
+    assert all(words.finding_words(remark.code).meaning for remark in remarks)
 
 
 def test_flat_groups_are_explained() -> None:
@@ -208,6 +261,115 @@ def test_flat_groups_are_explained() -> None:
         "2 of 3 groups have no reward variance (identical texts 1, all failed 1);"
         " 50.0% would be if all were equally hard."
     )
+    assert flat.evidence["identical_texts"] == 1
+    assert flat.evidence["flat_with_different_texts"] == 1
+    assert flat.evidence["excess_over_chance"] == pytest.approx(1 / 6)
+
+
+def test_flat_groups_beyond_chance_are_a_warning() -> None:
+    # 40 groups of 8, half always solved and half always failed: chance gives 2 x 0.5^8.
+    rewards = np.repeat([0.0, 1.0], 160)
+    rows = RewardRows(reward_N=rewards, group_N=[str(row // 8) for row in range(320)])
+    found = {f.code: f for f in find_remarks(_evidence(reward=reward_signal(rows)))}
+    assert found["flat_groups"].severity == "warning"
+    assert found["flat_groups"].evidence["excess_over_chance"] == pytest.approx(1 - 2 / 256)
+    assert "small_groups" not in found
+    # Groups of one reward are flat for certain, and no less of a warning.
+    single = RewardRows(reward_N=rewards, group_N=[str(row) for row in range(320)])
+    found = {f.code: f for f in find_remarks(_evidence(reward=reward_signal(single)))}
+    assert found["flat_groups"].severity == "warning"
+    assert found["flat_groups"].message.endswith("(singleton 320).")
+    assert "small_groups" not in found
+
+
+SILENT = [
+    # All failed: what an empty answer earns is nothing worth having.
+    (replace(ANSWERS, best=0.0), {"empty_answers_rewarded", "answers_independent_of_prompt"}),
+    # Answers are empty throughout and rewards differ: they stand somewhere else.
+    (
+        replace(ANSWERS, empty=32, empty_scored=32, varies=True, at_best=0.6),
+        {"empty_answers_rewarded", "answers_independent_of_prompt"},
+    ),
+    (replace(ANSWERS, empty_at_best=15), {"empty_answers_rewarded"}),
+    (replace(ANSWERS, empty=0, empty_scored=0, empty_at_best=0), {"empty_answers_rewarded"}),
+    # All prompts expect one answer and get it.
+    (replace(ANSWERS, truths=1), {"answers_independent_of_prompt"}),
+    (replace(ANSWERS, sharing=7), {"answers_independent_of_prompt"}),
+    (replace(ANSWERS, at_best=0.94), {"answers_independent_of_prompt"}),
+    (replace(ANSWERS, prompts=3, sharing=3), {"answers_independent_of_prompt"}),
+]
+
+
+@pytest.mark.parametrize(("answers", "silent"), SILENT)
+def test_answers_that_are_no_sign_of_a_loophole(answers: AnswerSummary, silent: set[str]) -> None:
+    told = set(_codes(find_remarks(_evidence(answers=answers))))
+    both = {"empty_answers_rewarded", "answers_independent_of_prompt"}
+    assert told & both == both - silent
+
+
+def test_pay_by_length_is_told_where_success_does_not_differ() -> None:
+    healthy = _evidence(phantom=PHANTOM)
+    paid = {**healthy.metrics, "reward_length_correlation": LONGER_IS_BETTER}
+    told = replace(healthy, metrics=paid)
+    assert _codes(find_remarks(told))["reward_follows_length"] == "warning"
+    assert words.finding_words("reward_follows_length").meaning
+    unclear = {**paid, "reward_length_correlation": replace(LONGER_IS_BETTER, low=-0.1)}
+    for silent in (
+        replace(told, phantom=None),
+        replace(told, phantom=replace(PHANTOM, share=0.2)),
+        replace(told, metrics=unclear),
+    ):
+        assert "reward_follows_length" not in _codes(find_remarks(silent))
+
+
+def test_harmless_repairs_stand_apart_from_doubtful_readings() -> None:
+    reading = {"nan_reward": 3, **dict.fromkeys(ATTENTION, 2), "later_turn": 5}
+    found = {finding.code: finding for finding in find_remarks(_evidence(reading=reading))}
+    assert found["dump_repaired"].evidence == {"nan_reward": 3, "later_turn": 5}
+    assert found["dump_needs_attention"].severity == "warning"
+    assert words.finding_words("dump_needs_attention").meaning
+    assert dict(found["dump_needs_attention"].evidence) == dict.fromkeys(ATTENTION, 2)
+    harmless = _codes(find_remarks(_evidence(reading={"later_turn": 5})))
+    assert "dump_needs_attention" not in harmless
+
+
+def test_many_policy_versions_are_told_in_one_line() -> None:
+    versions = {str(version): 4 for version in range(20)}
+    found = {f.code: f for f in find_remarks(_evidence(policy_versions=versions))}
+    message = found["mixed_policy_versions"].message
+    assert "5 (4 rows) and 14 more; 0 rows span several" in message
+    one = _codes(find_remarks(_evidence(policy_versions={"8": 64})))
+    assert "mixed_policy_versions" not in one
+
+
+def test_entropy_that_rises_into_garble_never_earns_a_regime() -> None:
+    """Texts drift from English to code points of several scripts, entropy from 0.4 to 3.5."""
+    rng = np.random.default_rng(0)
+    fluent = ["first move the box to the left then go up and check the row below it"] * 40
+    ranges = [(0x41, 0x5A), (0x410, 0x44F), (0x4E00, 0x9FFF), (0x5D0, 0x5EA), (0x905, 0x939)]
+    salad = [
+        "".join(chr(rng.integers(*ranges[rng.integers(len(ranges))])) for _ in range(60))
+        for _ in range(40)
+    ]
+    # 40 x 60 letters are some 1500 tokens: 3.5 is 0.48 of their log, and no alarm of its own.
+    large = replace(SCORING, used_vocabulary=1500)
+    for texts, entropy, label in (
+        (fluent, 0.4, "diverse_reasoning"),
+        (salad, 3.5, "garbled_text"),
+    ):
+        evidence = _evidence(
+            large,
+            {"conditional_entropy_est": entropy, "conditional_entropy_seq_est": 60 * entropy},
+            mixed_scripts=mixed_script_share(texts),
+            disorder=disorder(texts),
+        )
+        findings = find_artefacts(evidence)
+        assert judge(evidence.metrics, math.log(32), findings).label == label
+    # Little MI and much entropy is no diversity either, with or without garble.
+    low = replace(evidence, metrics={**evidence.metrics, "retrieval_skill": Metric(value=0.0)})
+    low = replace(low, metrics={**low.metrics, "mi_seq_estimate": Metric(value=0.1)})
+    regime = judge(low.metrics, math.log(32), find_artefacts(low))
+    assert (regime.label, regime.candidates) == ("garbled_text", ("template_collapse",))
 
 
 def test_unknown_steps_are_named() -> None:

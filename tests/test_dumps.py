@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 from ragen_diag.dumps import read_dump
 from ragen_diag.errors import DumpError
 from ragen_diag.rollouts import SCHEMA, Rollouts
+from ragen_diag.settings import Reading
 
 ROW = {"prompt": "p", "response": "r", "reward": 1.0}
 
@@ -140,7 +141,7 @@ def test_parquet_map_becomes_components(tmp_path: Path) -> None:
     )
     with pytest.raises(DumpError, match=r"no reward column.*--reward acc"):
         read_dump([path])
-    rollouts = read_dump([path], reward="fmt")
+    rollouts = read_dump([path], reading=Reading(rewards=(("fmt", 1.0),)))
     assert column(rollouts, "reward") == [0.5, None]
     assert column(rollouts, "reward_components")[0] == [
         {"key": "acc", "value": 1.0},
@@ -153,10 +154,10 @@ def test_reward_is_never_guessed(tmp_path: Path) -> None:
     with pytest.raises(DumpError, match="found prompt, response, score, name; try --reward score"):
         read_dump([path])
     with pytest.raises(DumpError, match="no reward column 'acc'; candidates: score"):
-        read_dump([path], reward="acc")
+        read_dump([path], reading=Reading(rewards=(("acc", 1.0),)))
     with pytest.raises(DumpError, match="no value of the reward 'name' is a number"):
-        read_dump([path], reward="name")
-    assert column(read_dump([path], reward="score"), "reward") == [1.0]
+        read_dump([path], reading=Reading(rewards=(("name", 1.0),)))
+    assert column(read_dump([path], reading=Reading(rewards=(("score", 1.0),))), "reward") == [1.0]
 
 
 def test_canonical_reward_wins_over_its_alias(tmp_path: Path) -> None:
@@ -164,7 +165,7 @@ def test_canonical_reward_wins_over_its_alias(tmp_path: Path) -> None:
     rollouts = read_dump([path])
     assert column(rollouts, "reward") == [1.0]
     assert rollouts.notes == {"two_reward_columns": 1}
-    other = read_dump([path], reward="score")
+    other = read_dump([path], reading=Reading(rewards=(("score", 1.0),)))
     assert column(other, "reward") == [9.0]
     assert json.loads(column(other, "extra")[0]) == {"score": 9, "reward": 1.0}
 
@@ -185,12 +186,18 @@ def test_rewards_of_every_spelling(tmp_path: Path) -> None:
         None,
         None,
         None,
-        None,
-        None,
+        3,
+        1,
     ]
-    assert rollouts.notes == {"bad_reward": 4, "nan_reward": 1, "null_reward": 1}
+    assert rollouts.notes == {
+        "bad_reward": 2,
+        "nan_reward": 1,
+        "null_reward": 1,
+        "reward_from_object": 1,
+        "reward_list_summed": 1,
+    }
     bad = rollouts.table.filter(pl.col("_flags").list.contains("bad_reward"))
-    assert bad["_row"].to_list() == [152, 158, 159, 160]
+    assert bad["_row"].to_list() == [152, 158]
 
 
 def test_nan_in_numbers_is_told_from_null(tmp_path: Path) -> None:
@@ -278,8 +285,7 @@ def test_values_beyond_their_type_are_counted(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("reward", "instead"),
     [
-        ([0.0, 1.0], r"list values such as \[0.0, 1.0\]"),
-        ({"score": 1}, "struct values such as {'score': 1}"),
+        (["0.0", "1.0"], r"list values such as \['0.0', '1.0'\]"),
         (b"1", "binary values such as b'1'"),
         (datetime.date(2026, 1, 2), r"date values such as datetime.date\(2026, 1, 2\)"),
         ("good", "string values such as 'good'"),
@@ -342,10 +348,14 @@ def test_trl_sums_components_and_keeps_runs_of_prompts_apart(tmp_path: Path) -> 
         {"key": "format", "value": 0.5},
     ]
     assert json.loads(column(rollouts, "extra")[0]) == {"solution": "x"}
-    one = read_dump([trl(tmp_path / "completions_00003.parquet")], reward="correct")
+    one = read_dump(
+        [trl(tmp_path / "completions_00003.parquet")], reading=Reading(rewards=(("correct", 1.0),))
+    )
     assert column(one, "reward") == [1.0, 0.0, None, None, 1.0, 1.0]
     with pytest.raises(DumpError, match="no reward column 'x'; candidates: correct, format"):
-        read_dump([trl(tmp_path / "completions_00003.parquet")], reward="x")
+        read_dump(
+            [trl(tmp_path / "completions_00003.parquet")], reading=Reading(rewards=(("x", 1.0),))
+        )
 
 
 def test_trl_sums_floats_and_what_is_named_a_reward(tmp_path: Path) -> None:
@@ -354,7 +364,10 @@ def test_trl_sums_floats_and_what_is_named_a_reward(tmp_path: Path) -> None:
     rollouts = read_dump([path])
     assert column(rollouts, "reward") == [3.5, 2.5, 2.5, 2.0, 3.0, 3.0]
     assert json.loads(column(rollouts, "extra")[0]) == {"solution": "x", "length": 900, "cut": True}
-    assert column(read_dump([path], reward="length"), "reward") == [900] * 6
+    assert (
+        column(read_dump([path], reading=Reading(rewards=(("length", 1.0),))), "reward")
+        == [900] * 6
+    )
 
 
 def test_trl_groups_do_not_run_over_files(tmp_path: Path) -> None:
@@ -379,10 +392,14 @@ def test_trl_conversations(tmp_path: Path) -> None:
         completion=[chat("assistant", "a")] * 5 + [chat("assistant", "first", "second")],
     )
     rollouts = read_dump([path])
-    assert column(rollouts, "response") == ["a"] * 5 + ["first"]
+    assert column(rollouts, "response") == ["a"] * 5 + ["first", "second"]
+    assert column(rollouts, "turn") == [0] * 6 + [1]
     assert column(rollouts, "messages")[0] == [{"role": "user", "content": "p"}]
+    assert column(rollouts, "messages")[6] == [
+        {"role": "user", "content": "p"},
+        {"role": "assistant", "content": "first"},
+    ]
     assert rollouts.table["group_id"].n_unique() == 1
-    assert rollouts.notes["later_turns_ignored"] == 1
 
 
 # verl
@@ -418,7 +435,10 @@ def test_verl_extras_and_ground_truths_of_every_type(tmp_path: Path) -> None:
     ]
     extra = [e and json.loads(e) for e in column(rollouts, "extra")]
     assert extra == [{"pred": "42", "info": {"a": 1}}, {"pred": "41"}, {"info": {}}]
-    assert column(read_dump([jsonl(tmp_path / "5.jsonl", rows)], reward="acc"), "reward") == [
+    assert column(
+        read_dump([jsonl(tmp_path / "5.jsonl", rows)], reading=Reading(rewards=(("acc", 1.0),))),
+        "reward",
+    ) == [
         1,
         0,
         None,
@@ -502,7 +522,7 @@ def test_one_id_over_several_prompts_is_refused_unless_they_are_turns(tmp_path: 
 def test_first_turn_of_each_trajectory(tmp_path: Path) -> None:
     places = [("t", 0), ("t", 1), ("u", 3), ("u", 2), (None, 0), (None, 1), ("v", None)]
     rows = [{"trajectory_id": t, "turn": turn, "group_id": "g"} for t, turn in places]
-    first = grouped(tmp_path, rows).first_turns()
+    first = grouped(tmp_path, rows).in_scope()
     assert column(first, "_row") == [1, 4, 5, 7]
     assert first.notes == {"later_turn": 3}
 
@@ -604,10 +624,10 @@ def test_refused_files_say_why_in_one_line(tmp_path: Path) -> None:
         "a.pt": ((tmp_path / "zip").read_bytes(), "zip"),
         "lfs.parquet": (b"version https://git-lfs.github.com/spec/v1\noid", "git lfs pull"),
         "page.jsonl": (b"\n<!DOCTYPE html><html>", "HTML"),
-        "a.json": (b'[{"prompt": 1}]', "JSON array"),
-        "a.gz": (b"\x1f\x8b\x08", "gzip"),
+        "a.json": (b'[{"prompt": 1}]', "no known dialect; found columns prompt"),
+        "a.gz": (b"\x1f\x8b\x08", "packed data is damaged"),
         "cut.parquet": (b"PAR1\x00\x01", "cannot be read as Parquet"),
-        "words.txt": (b"hello", "neither Parquet nor JSON lines"),
+        "words.txt": (b"hello", "no kind of dump that is known"),
         "words.jsonl": (
             b"\nhello\n",
             r"no line holds a JSON object \(line 2 is not JSON \(column 1",
@@ -637,15 +657,13 @@ def test_paths_that_lead_nowhere(tmp_path: Path) -> None:
         "dangling.jsonl": "dangling link",
         "loop": "leads back to itself",
         "missing": "no such file",
-        "folder": "holds no .parquet or .jsonl",
+        "folder": r"holds no dump \(.parquet",
         "*.jsonl": "no such file",
     }.items():
         with pytest.raises(DumpError, match=reason):
             read_dump([tmp_path / name])
     with pytest.raises(DumpError, match="path is empty"):
         read_dump([""])
-    with pytest.raises(DumpError, match="remote paths"):
-        read_dump(["s3://bucket/x.parquet"])
     with pytest.raises(DumpError, match="no rows"):
         read_dump([parquet(tmp_path / "a.parquet", {"prompt": [], "response": [], "reward": []})])
 
@@ -685,8 +703,8 @@ def test_folder_is_read_in_numeric_order_without_strangers(tmp_path: Path) -> No
         jsonl(tmp_path / name, [ROW])
     (tmp_path / "report" / "result.json").write_text("{}")
     (tmp_path / "notes.txt").write_text("hello")
-    assert column(read_dump([tmp_path]), "step") == [9, 10, 100]
-    assert column(read_dump([tmp_path / "9.jsonl", tmp_path]), "step") == [9, 10, 100]
+    assert column(read_dump([tmp_path]), "step") == [9, 10, 3, 100]
+    assert column(read_dump([tmp_path / "9.jsonl", tmp_path]), "step") == [9, 10, 3, 100]
 
 
 def test_dialects_are_not_mixed(tmp_path: Path) -> None:
@@ -695,5 +713,5 @@ def test_dialects_are_not_mixed(tmp_path: Path) -> None:
     with pytest.raises(DumpError, match=r"different dialects: canonical .*1\.jsonl.*, verl"):
         read_dump([tmp_path])
     both = {"input": "p", "output": "o", "prompt": "p", "completion": "c", "score": 1}
-    with pytest.raises(DumpError, match=r"several dialects, trl .*and verl"):
+    with pytest.raises(DumpError, match=r"several dialects, verl .*and trl"):
         read_dump([jsonl(tmp_path / "3.jsonl", [both])])

@@ -13,9 +13,9 @@ from ragen_diag.metrics.information import (
     ema_std,
     measure,
     per_prompt_mean,
-    row_scores,
 )
 from ragen_diag.metrics.metric import Metric
+from ragen_diag.metrics.mixture import row_scores
 from ragen_diag.metrics.retrieval import retrieval_credit
 
 LOG2 = math.log(2)
@@ -265,6 +265,11 @@ def test_near_equal_scores_give_a_small_negative_mi_and_an_exploding_zscore() ->
         ([[-1.0, -2.0]], [1], [-1], "outside 0..1"),
         ([[-1.0, -2.0]], [0], [0], "without scored tokens"),
         ([[-1.0, -math.inf]], [1], [0], "not finite"),
+        ([[-1.0, math.nan]], [1], [0], "not finite"),
+        # Neither one block nor two: x1 stands with x0 for the second row alone.
+        ([[-1.0, -math.inf], [-1.0, -1.0]], [1, 1], [0, 1], "not finite"),
+        ([[-1.0, -math.inf], [-1.0, -math.inf]], [1, 1], [0, 1], "not finite"),
+        ([[-1.0, math.inf], [-math.inf, -1.0]], [1, 1], [0, 1], "not finite"),
         ([[-1.0, -2.0]], [1, 1], [0], "shapes do not fit"),
         ([[-1.0, -2.0]], [1, 1], [0, 0], "shapes do not fit"),
     ],

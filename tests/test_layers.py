@@ -19,6 +19,7 @@ ORDER = [
     "rollouts",
     "dumps",
     "spans",
+    "answers",
     "tokens",
     "groups",
     "checkpoints",
@@ -32,7 +33,7 @@ ORDER = [
 ]
 # Rooms that know nothing of ours but themselves.
 SELF_CONTAINED = {"errors", "settings", "metrics", "spans"}
-TORCH_ROOMS = {"checkpoints/load.py", "scoring"}
+TORCH_ROOMS = {"checkpoints/load.py", "scoring", "dumps/torchfile.py"}
 HEAVY = {"torch", "transformers", "matplotlib"}
 
 

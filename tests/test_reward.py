@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ragen_diag.metrics.components import component_ranges, variance_kept
+from ragen_diag.metrics.phantom import length_correlations, phantom_variance
 from ragen_diag.metrics.reward import flat_share_by_chance, reward_signal
 from ragen_diag.metrics.reward_groups import FLAT_REASONS, RewardRows, group_table
 
@@ -225,3 +226,68 @@ def test_variance_kept() -> None:
     assert variance_kept(first, uncorrelated, group_N) is None
     constant = {"x": first, "y": np.ones(4)}
     assert variance_kept(first + 1, constant, group_N) is None
+
+
+def test_different_texts_of_a_group_stand_beside_its_variance() -> None:
+    texts = ["go", "go", "go", "up", "go", " go", "go\n", "up", "x", None, "x", "y"]
+    rows = _rows({group: [0, 0, 0, 1] for group in "abc"}, texts_N=texts)
+    found = {row.group: (row.distinct_exact, row.distinct, row.var) for row in group_table(rows)}
+    assert found == {
+        "a": (2 / 4, 2 / 4, 0.25),
+        "b": (4 / 4, 2 / 4, 0.25),
+        "c": (2 / 3, 2 / 3, 0.25),  # a response that the dump lacks is no text
+    }
+    bare = group_table(_rows({"a": [0, 1]}))[0]
+    assert (bare.distinct_exact, bare.distinct) == (None, None)
+
+
+def test_responses_that_are_not_there_are_no_equal_texts() -> None:
+    table = group_table(_rows({"a": [0, 0], "b": [1, 1]}, texts_N=[None, None, "x", None]))
+    assert [row.flat for row in table] == ["all_failed", "all_solved"]
+    assert [row.distinct for row in table] == [None, None]
+
+
+def test_median_group_size_counts_finite_rewards() -> None:
+    signal = reward_signal(_rows({"a": [0, 1], "b": [0, np.nan, np.nan], "c": [0, 1, 1, 1]}))
+    assert signal.median_group_size == 2.0
+
+
+def test_phantom_variance_by_hand() -> None:
+    # a fails and is paid 0..0.4 for length: squares 0.04 + 0.04 = 0.08. b is solved, b's format
+    # pays 0.2 once: 0.02. c differs in success: 0.5. d is flat. e's success is unknown: 0.5.
+    groups = {"a": [0, 0.4], "b": [1, 1.2], "c": [0, 1], "d": [0, 0], "e": [0, 1]}
+    success = np.array([0, 0, 1, 1, 0, 1, 0, 0, 0, np.nan])
+    found = phantom_variance(_rows(groups, success_N=success))
+    assert found is not None
+    assert (found.groups, found.failed, found.varying) == (2, 1, 4)
+    assert found.share == pytest.approx((0.08 + 0.02) / (0.08 + 0.02 + 0.5 + 0.5))
+
+
+def test_no_phantom_without_success_or_differences() -> None:
+    assert phantom_variance(_rows({"a": [0, 1]})) is None
+    assert phantom_variance(_rows({"a": [0, 0]}, success_N=np.zeros(2))) is None
+    assert phantom_variance(_rows({"a": [np.nan]}, success_N=np.zeros(1))) is None
+
+
+def test_length_correlation_by_hand() -> None:
+    groups = {
+        "rises": [0.1, 0.2, 0.9],
+        "falls": [1, 0, -1],
+        # Ranks 1.5, 1.5, 3.5, 3.5 against 1, 3, 2, 4: 2 / sqrt(4 * 5).
+        "ties": [0, 0, 1, 1],
+        "flat": [1, 1],
+        "one length": [0, 1],
+        # The third is unscored, the fourth of unknown length.
+        "partly": [0, 1, np.nan, 5],
+    }
+    lengths = [5, 7, 1000, 5, 7, 9, 10, 30, 20, 40, 1, 2, 6, 6, 3, 4, 100, np.nan]
+    found = length_correlations(_rows(groups), np.array(lengths, float))
+    expected = {"rises": 1.0, "falls": -1.0, "ties": 2 / 20**0.5, "partly": 1.0}
+    assert found == {group: pytest.approx(value) for group, value in expected.items()}
+
+
+def test_float_noise_is_no_order_of_rewards() -> None:
+    # 0.1 + 0.2 is 4e-17 above 0.3; ranks 1, 2.5, 2.5 against 1, 2, 3: 1.5 / sqrt(1.5 * 2).
+    noisy = _rows({"a": [0, 0.1 + 0.2, 0.3]})
+    found = length_correlations(noisy, np.array([1.0, 2, 3]))
+    assert found["a"] == pytest.approx(1.5 / 3**0.5)

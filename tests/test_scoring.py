@@ -1,6 +1,7 @@
 """The fast ways of scoring equal the plain one, and the plain one equals arithmetic by hand."""
 
 import math
+import shutil
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -11,11 +12,14 @@ import polars as pl
 import pytest
 import torch
 import transformers
+from conftest import SAMPLE_RUNS
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from transformers.modeling_outputs import CausalLMOutput
 
+from ragen_diag.checkpoints.load import open_checkpoint
+from ragen_diag.checkpoints.locate import locate
 from ragen_diag.errors import ResultError, ScoringError
 from ragen_diag.scoring import Noise, Scores, read_scores, score, write_scores
 from ragen_diag.scoring.batches import default_budget, equal_batches, padded_batches
@@ -78,6 +82,10 @@ class Rows:
     prompt_ids_P: list[list[int]]
     opening_ids_R: list[list[int]]
     reasoning_ids_R: list[list[int]]
+
+    @property
+    def turn_P(self) -> NDArray[np.int64]:
+        return np.zeros(len(self.prompt_ids_P), dtype=np.int64)
 
     @property
     def own_R(self) -> NDArray[np.int64]:
@@ -425,6 +433,29 @@ def test_other_files_are_no_scores(tmp_path: Path) -> None:
     pl.DataFrame({"own": [1]}).write_parquet(file)
     with pytest.raises(ResultError, match="not a file of scores"):
         read_scores(file)
+
+
+def test_dropout_is_off_and_would_not_pass_unseen(tmp_path: Path) -> None:
+    """A checkpoint with heavy dropout gives the same scores twice; left on, it gives none."""
+    config = transformers.GPT2Config(
+        **GPT2 | {"vocab_size": 95, "bos_token_id": 1, "eos_token_id": 6},
+        attn_pdrop=0.5,
+        resid_pdrop=0.5,
+        embd_pdrop=0.5,
+    )
+    torch.manual_seed(0)
+    model = transformers.AutoModelForCausalLM.from_config(config)
+    model.save_pretrained(tmp_path)
+    sample = SAMPLE_RUNS / "healthy" / "checkpoints" / "step_00000"
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        shutil.copy(sample / name, tmp_path / name)
+    checkpoint = open_checkpoint(locate(str(tmp_path), []), dtype="float32", device="cpu")
+    cross = rows()
+    first, second = (score(checkpoint, cross, response_ids=cross.names) for _ in range(2))
+    assert np.array_equal(first.logp_RP, second.logp_RP)
+    assert first.noise.per_token <= first.noise.tolerance
+    with pytest.raises(ScoringError, match="no way of scoring agrees"):
+        score(Policy(model.train(), vocab_size=95), cross, response_ids=cross.names)
 
 
 @pytest.mark.slow

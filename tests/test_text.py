@@ -3,15 +3,19 @@
 import numpy as np
 import pytest
 
-from ragen_diag.metrics.reward_groups import normal
+from ragen_diag.metrics.garble import (
+    disorder,
+    mixed_script_share,
+    replacement_share,
+    script_mix,
+)
 from ragen_diag.metrics.text import (
     distinct_ratio,
     entropy_of_cap,
     find_truncation,
+    normal,
     repeated_share,
     repetition,
-    replacement_share,
-    script_mix,
     top1_share,
     used_vocabulary,
 )
@@ -61,10 +65,50 @@ def test_script_mix() -> None:
     assert script_mix(["123"]) == 0.0
 
 
+def test_mixed_scripts_need_three() -> None:
+    # 4 Latin, 3 Cyrillic, 3 Greek of 10: no script has half. 5 and 5: one has.
+    assert mixed_script_share(["abcd шжд ωφψ"]) == 1.0
+    assert mixed_script_share(["abcde шждяю"]) == 0.0
+    # Fewer than ten letters are in no script.
+    assert mixed_script_share(["abшжωφ", "123", ""]) == 0.0
+
+
+def _drawn(alphabet: str, characters: int) -> str:
+    letters = np.array(list(alphabet))
+    return "".join(np.random.default_rng(1).choice(letters, characters))
+
+
+def test_disorder_tells_language_from_characters_at_random() -> None:
+    ranges = ((0x41, 0x7A), (0x410, 0x44F), (0x4E00, 0x5E00), (0x627, 0x64A), (0xAC00, 0xB400))
+    many_scripts = "".join(chr(code) for low, high in ranges for code in range(low, high))
+    latin = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJ "
+    for alphabet in (latin, many_scripts):
+        assert disorder([_drawn(alphabet, 2000)]) == pytest.approx(1.0, abs=0.03)
+    docstrings = [text for module in (np, np.linalg, pytest) if (text := module.__doc__)]
+    english = " ".join(docstrings)
+    assert len(english) > 2000 and disorder([english]) < 0.75
+    # Words in random order are order still: their garble is for the entropy to tell.
+    words = np.random.default_rng(2).permutation(english.split())
+    assert disorder(list(words)) < 0.85
+
+
+def test_disorder_of_too_little_is_undefined() -> None:
+    assert disorder([]) is None
+    assert disorder([_drawn("abcdefghijklmnopqrstuvwxyzABCDEFGHIJ ", 1999)]) is None
+    # Moves have no order, and are no garble.
+    assert disorder([_drawn("UDLR", 5000)]) is None
+
+
+def test_disorder_of_what_is_no_utf8() -> None:
+    assert disorder([_drawn("abcdefghijklmnopqrstuvwxyzABCDEFGHIJ \ud800", 3000)]) is not None
+
+
 def test_truncation_by_finish_reason() -> None:
     found = find_truncation(["length", "stop", "unknown", None], [9, 9, 9, 9], ["a", "b", "c", "d"])
     assert found.truncated_N.tolist() == [True, False, False, False]
-    assert found.share.value == 0.25
+    assert (found.share.value, found.share_at_longest) == (0.25, 1.0)
+    unknown = find_truncation(["length", "stop"], [0, 0], ["a", "b"])
+    assert unknown.share_at_longest is None
 
 
 def test_truncation_by_pile_up() -> None:

@@ -8,9 +8,22 @@ from typing import Annotated
 
 import typer
 
+from ragen_diag.cli.reading import (
+    MAX_BAD,
+    DialectOption,
+    DumpArgument,
+    DuplicateStepOption,
+    MapOption,
+    MaxBadOption,
+    RewardKeyOption,
+    RewardOption,
+    RewardReduceOption,
+    SplitOption,
+    make_reading,
+)
 from ragen_diag.cli.streams import data_on_stdout
 from ragen_diag.errors import UsageError
-from ragen_diag.settings import ReasoningTags, Settings
+from ragen_diag.settings import ReasoningTags, Scope, Settings
 
 _MODEL = "Model"
 _OUTPUT = "Output"
@@ -42,10 +55,7 @@ class PlotFormat(StrEnum):
 
 
 def analyze(
-    dump: Annotated[
-        list[Path],
-        typer.Argument(help="Rollout dump: files or folders.", show_default=False),
-    ],
+    dump: DumpArgument,
     ckpt: Annotated[
         str | None,
         typer.Option(
@@ -58,10 +68,14 @@ def analyze(
         int | None,
         typer.Option(help="Training step; default: the checkpoint's.", show_default=False),
     ] = None,
-    reward: Annotated[
-        str | None,
-        typer.Option(help="Reward column or component to use.", show_default=False),
-    ] = None,
+    reward: RewardOption = None,
+    scope: Annotated[
+        str,
+        typer.Option(
+            help="Turns of each trajectory: first_turn, turn_K (number K), or trajectory_uniform"
+            " (one drawn by --seed). Responses are told apart within a turn only."
+        ),
+    ] = str(_DEFAULTS.scope),
     reasoning_tags: Annotated[
         str,
         typer.Option(
@@ -77,6 +91,13 @@ def analyze(
         Path | None,
         typer.Option(help="result.json of a good step: thresholds become relative to it."),
     ] = None,
+    dialect: DialectOption = None,
+    names: MapOption = None,
+    reward_key: RewardKeyOption = None,
+    reward_reduce: RewardReduceOption = None,
+    split: SplitOption = None,
+    on_duplicate_step: DuplicateStepOption = None,
+    max_bad_rows: MaxBadOption = MAX_BAD,
     revision: Annotated[
         str | None, typer.Option(rich_help_panel=_MODEL, help="Revision of a Hub checkpoint.")
     ] = None,
@@ -126,6 +147,20 @@ def analyze(
     seed: Annotated[
         int, typer.Option(min=0, rich_help_panel=_STATISTICS, help="Seed of every random draw.")
     ] = _DEFAULTS.seed,
+    flat_atol: Annotated[
+        float,
+        typer.Option(
+            min=0.0,
+            rich_help_panel=_STATISTICS,
+            help="Rewards of a group count as equal if max - min is at most this, ...",
+        ),
+    ] = _DEFAULTS.flat_atol,
+    flat_rtol: Annotated[
+        float,
+        typer.Option(
+            min=0.0, rich_help_panel=_STATISTICS, help="... plus this times their mean's size."
+        ),
+    ] = _DEFAULTS.flat_rtol,
     out: Annotated[
         Path | None,
         typer.Option(
@@ -171,7 +206,17 @@ def analyze(
         raise UsageError(f"--temperature {temperature}: give a finite number, such as 1.0")
     settings = Settings(
         step=step,
-        reward=reward,
+        reading=make_reading(
+            rewards=reward,
+            dialect=dialect,
+            names=names,
+            reward_key=reward_key,
+            reward_reduce=reward_reduce,
+            split=split,
+            on_duplicate_step=on_duplicate_step,
+            max_bad_rows=max_bad_rows,
+        ),
+        scope=_parse_scope(scope),
         reasoning_tags=_parse_tags(reasoning_tags),
         limit=limit,
         revision=revision,
@@ -183,6 +228,8 @@ def analyze(
         compat=compat.value,
         resamples=resamples,
         seed=seed,
+        flat_atol=flat_atol,
+        flat_rtol=flat_rtol,
     )
     _run(dump, ckpt, settings, baseline, out, force, json, plot_format.value, quiet)
 
@@ -221,6 +268,13 @@ def _run(
             sys.stdout.write(product.result.to_json())
         else:
             print_verdict(product.result, progress.folder)
+
+
+def _parse_scope(text: str) -> Scope:
+    try:
+        return Scope.parse(text)
+    except ValueError as error:
+        raise UsageError(f"--scope {error}") from error
 
 
 def _parse_tags(text: str) -> ReasoningTags:

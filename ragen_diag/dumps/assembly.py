@@ -10,7 +10,8 @@ import polars as pl
 from ragen_diag.dumps import columns
 from ragen_diag.dumps.dialect import Draft
 from ragen_diag.dumps.raw import RawTable
-from ragen_diag.dumps.steps import fill_steps
+from ragen_diag.dumps.rewards import Reward
+from ragen_diag.dumps.steps import fill_steps, split_of_path
 from ragen_diag.rollouts import SCHEMA
 
 Flagged = tuple[pl.Series, pl.Series | None]
@@ -19,30 +20,44 @@ _ID_COLUMNS = ("prompt_ids", "response_ids")
 _REWARD_FLAGS = ("null_reward", "nan_reward", "bad_reward")
 
 
-def assemble(raw: RawTable, draft: Draft) -> pl.DataFrame:
-    """The rows of one file with exactly the columns of SCHEMA; group and sample ids may be null.
+def assemble(
+    raw: RawTable, draft: Draft, reward: Reward | None, *, step_in_name: bool = True
+) -> pl.DataFrame:
+    """The rows of one batch with exactly the columns of SCHEMA; group and sample ids may be null.
+
+    `reward` is None where the batch has no reward at all; `step_in_name` says whether files are
+    named after their step.
 
     Raises:
         DumpError: the step column and the file's name disagree.
     """
     given = dict(draft.columns)
     cells: dict[str, pl.Series] = {}
-    flags = [] if draft.reward is None else [draft.reward.flag]
-    _take_conversations(raw, given, cells, flags)
+    flags = [] if reward is None else [reward.flag]
+    _take_conversations(given, cells, flags)
     _take_tokens(given, cells, flags)
     for name, values in given.items():
         if name in _READ:
             cells[name], flag = _READ[name](values)
             flags += [] if flag is None else [flag]
-    cells["reward"] = _nulls("reward", raw) if draft.reward is None else draft.reward.value
-    if draft.reward is None:
+    if "reward_components" not in cells:
+        parts = [raw.frame[name] for name in draft.parts]
+        parts += [] if reward is None else reward.parts
+        cells["reward_components"] = columns.as_components(parts, raw.frame.height)
+    cells["reward"] = _nulls("reward", raw) if reward is None else reward.value
+    if reward is None:
         flags.append(pl.repeat("null_reward", raw.frame.height, eager=True))
     cells["extra"] = _extra(raw, draft, cells.get("extra"))
     cells["_file"] = cells.get("_file", _nulls("_file", raw)).fill_null(str(raw.path))
     cells["_row"] = cells.get("_row", _nulls("_row", raw)).fill_null(raw.row)
-    cells["step"] = fill_steps(cells.get("step", _nulls("step", raw)), raw.row, raw.path)
-    without_ids = cells.get("response_ids", _nulls("response_ids", raw)).is_null()
-    flags.append(_where(cells["response"].is_null() & without_ids, "null_response"))
+    cells["step"] = fill_steps(
+        cells.get("step", _nulls("step", raw)), raw.row, raw.path, by_name=step_in_name
+    )
+    cells["split"] = cells.get("split", _nulls("split", raw))
+    if (split := split_of_path(raw.path)) is not None:
+        cells["split"] = cells["split"].fill_null(split)
+    nothing = [cells.get(n, _nulls(n, raw)).is_null() for n in ("response", "response_ids")]
+    flags.append(_where(nothing[0] & nothing[1], "null_response"))
     if "finish_reason" not in cells:
         cells["finish_reason"] = _nulls("finish_reason", raw).fill_null("unknown")
     cells["_flags"] = _merged_flags(cells.get("_flags"), raw.flags, flags)
@@ -55,25 +70,15 @@ def assemble(raw: RawTable, draft: Draft) -> pl.DataFrame:
 
 
 def _take_conversations(
-    raw: RawTable,
-    given: dict[str, pl.Series],
-    cells: dict[str, pl.Series],
-    flags: list[pl.Series],
+    given: dict[str, pl.Series], cells: dict[str, pl.Series], flags: list[pl.Series]
 ) -> None:
-    """Moves chat messages out of prompt, response and messages, whichever hold some."""
+    """Moves chat messages out of prompt and messages, whichever hold some."""
     for name in ("prompt", "messages"):
-        if name in given:
-            values = given[name]
-            chats = columns.conversations(values, is_json=values.name in raw.json_columns)
-            if chats is not None:
-                cells["messages"] = chats
-                del given[name]
-    response = given["response"]
-    chats = columns.conversations(response, is_json=response.name in raw.json_columns)
-    if chats is not None:
-        cells["response"], later = _first_answer(chats)
-        flags.append(_where(later, "later_turns_ignored"))
-        del given["response"]
+        read = columns.conversations(given[name]) if name in given else None
+        if read is not None:
+            cells["messages"], flag = read
+            flags.append(flag)
+            del given[name]
 
 
 def _take_tokens(
@@ -93,13 +98,6 @@ def _take_tokens(
             bad |= other_length.fill_null(False)
         cells["rollout_logprobs"] = _without(logprobs, bad)
         flags.append(_where(bad, "bad_rollout_logprobs"))
-
-
-def _first_answer(chats: pl.Series) -> tuple[pl.Series, pl.Series]:
-    """The assistant's first message of each row, and where further ones follow."""
-    by_assistant = pl.element().struct.field("role") == "assistant"
-    answers = chats.list.eval(pl.element().filter(by_assistant).struct.field("content"))
-    return answers.list.first(), (answers.list.len() > 1).fill_null(False)
 
 
 def _extra(raw: RawTable, draft: Draft, existing: pl.Series | None) -> pl.Series:
@@ -139,15 +137,24 @@ def _member(values: pl.Series, is_json: bool) -> pl.Series:
 def _merged_flags(
     earlier: pl.Series | None, raw_flags: pl.Series, flags: list[pl.Series]
 ) -> pl.Series:
-    kept = raw_flags if earlier is None else earlier
-    frame = pl.DataFrame([flag.cast(pl.String).alias(str(i)) for i, flag in enumerate(flags)])
-    fresh = frame.select(pl.concat_list(pl.all()).list.drop_nulls()).to_series()
-    merged = pl.DataFrame({"kept": kept.fill_null([]), "fresh": fresh, "raw": raw_flags})
+    fresh = [flag.cast(pl.String) for flag in flags if flag.null_count() < len(flag)]
+    if earlier is None and not fresh:
+        return raw_flags
+    kept = pl.repeat([], len(raw_flags), dtype=pl.List(pl.String), eager=True)
+    frame = pl.DataFrame([flag.alias(str(i)) for i, flag in enumerate(fresh)])
+    news = kept if not fresh else frame.select(pl.concat_list(pl.all()).list.drop_nulls())
+    merged = pl.DataFrame(
+        {
+            "kept": kept if earlier is None else earlier.fill_null([]),
+            "fresh": news if isinstance(news, pl.Series) else news.to_series(),
+            "raw": raw_flags,
+        }
+    )
     # A table that was converted knows better than its nulls why a reward is missing.
     knows = pl.col("kept").list.set_intersection(list(_REWARD_FLAGS)).list.len() > 0
-    news = pl.when(knows).then(pl.col("fresh").list.set_difference(["null_reward"]))
+    told = pl.when(knows).then(pl.col("fresh").list.set_difference(["null_reward"]))
     return merged.select(
-        pl.concat_list("kept", news.otherwise("fresh"), "raw").list.unique(maintain_order=True)
+        pl.concat_list("kept", told.otherwise("fresh"), "raw").list.unique(maintain_order=True)
     ).to_series()
 
 

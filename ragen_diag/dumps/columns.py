@@ -10,6 +10,7 @@ from typing import Any
 
 import polars as pl
 
+from ragen_diag.dumps.turns import Message, as_conversation, content
 from ragen_diag.rollouts import COMPONENTS, MESSAGES
 
 EXACT_FLOAT = 2**53
@@ -104,23 +105,29 @@ def logprobs(values: pl.Series) -> tuple[pl.Series, pl.Series]:
     return _lists_of(values, pl.element().cast(pl.Float32, strict=False).is_finite(), pl.Float32)
 
 
-def conversations(values: pl.Series, *, is_json: bool = False) -> pl.Series | None:
+def conversations(values: pl.Series) -> tuple[pl.Series, pl.Series] | None:
     """Chat messages with role and content alone, or None when the column holds none.
 
-    Content given in parts is joined to one text. `is_json`: the column is JSON text.
+    Messages may stand as structs, as objects, or as the JSON text of either; content in parts is
+    joined to one text. The second series has a flag where something was done to a value:
+    "text_as_user_message" for a plain text among conversations, "bad_messages" for anything else.
     """
     if values.dtype == MESSAGES:
-        return values
-    if is_json:
-        lists = [None if value is None else json.loads(value) for value in values]
-    elif _is_list(values) and isinstance(_inner(values), pl.Struct):
-        lists = values.to_list()
-    else:
+        return values, pl.Series([None] * len(values), dtype=pl.String)
+    if values.dtype == pl.String:
+        if not values.str.contains(r"^\s*\[\s*\{").fill_null(False).any():
+            return None
+    elif not _is_list(values) or not isinstance(_inner(values), pl.Struct):
         return None
-    if not any(lists) or not all(_are_messages(value) for value in lists):
+    cells = values.to_list()
+    chats = [as_conversation(value) for value in cells]
+    if not any(chats):
         return None
-    chats = [value and [_message(item) for item in value] for value in lists]
-    return pl.Series(values.name, chats, dtype=MESSAGES)
+    read = [_messages(cell, chat) for cell, chat in zip(cells, chats, strict=True)]
+    return (
+        pl.Series(values.name, [messages for messages, _ in read], dtype=MESSAGES),
+        pl.Series([flag for _, flag in read], dtype=pl.String),
+    )
 
 
 def components(values: pl.Series) -> tuple[pl.Series, pl.Series]:
@@ -242,25 +249,19 @@ def _mapped(values: pl.Series, to_text: Callable[[Any], str]) -> pl.Series:
     return pl.Series(values.name, cells, dtype=pl.String)
 
 
-def _are_messages(value: object) -> bool:
-    if value is None:
-        return True
-    return isinstance(value, list) and all(
-        isinstance(item, dict) and "role" in item and "content" in item for item in value
-    )
-
-
-def _message(item: Mapping[str, object]) -> dict[str, str | None]:
-    role, content = item["role"], item["content"]
-    return {"role": None if role is None else str(role), "content": _content(content)}
-
-
-def _content(content: object) -> str | None:
-    if content is None or isinstance(content, str):
-        return content
-    if isinstance(content, list) and all(isinstance(part, dict) for part in content):
-        return "".join(str(part.get("text") or "") for part in content)
-    return as_json(content)
+def _messages(
+    cell: object, chat: Sequence[Message] | None
+) -> tuple[list[dict[str, str | None]] | None, str | None]:
+    if chat is not None:
+        found = [(message.get("role"), *content(message)) for message in chat]
+        flags = [flag for _, _, flags in found for flag in flags]
+        plain = [
+            {"role": None if role is None else str(role), "content": t} for role, t, _ in found
+        ]
+        return plain, flags[0] if flags else None
+    if isinstance(cell, str):
+        return [{"role": "user", "content": cell}], "text_as_user_message"
+    return None, None if cell is None else "bad_messages"
 
 
 def _components(value: object) -> list[dict[str, object]] | None:

@@ -9,73 +9,105 @@ import filecmp
 import hashlib
 import os
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 from ragen_diag.dumps.steps import step_of_file
 from ragen_diag.errors import DumpError
 
-SUFFIXES = (".parquet", ".jsonl")
-HEAD_BYTES = 1024
+REMOTE = re.compile(r"(s3|gs|hf|https?)://")
 
-_REFUSED: tuple[tuple[re.Pattern[bytes], str], ...] = (
-    (
-        re.compile(rb"\x80[\x02-\x05]"),
-        "a pickle, which would run code; write it as Parquet first",
-    ),
-    (re.compile(rb"PK\x03\x04"), "a zip archive or torch .pt file; write it as Parquet first"),
-    (re.compile(rb"\x1f\x8b"), "gzip-compressed; unpack it first"),
-    (re.compile(rb"\x28\xb5\x2f\xfd"), "zstd-compressed; unpack it first"),
-    (re.compile(rb"ARROW1|FEA1"), "an Arrow IPC file; write it as Parquet first"),
-    (re.compile(rb"\xff\xfe|\xfe\xff"), "UTF-16 text; write it as UTF-8 first"),
-    (re.compile(rb"version https://git-lfs"), "a Git LFS pointer; run `git lfs pull` first"),
-    (re.compile(rb"\s*<(!doctype|html)", re.IGNORECASE), "an HTML page; was the download refused?"),
-    (re.compile(rb"(\xef\xbb\xbf)?\s*\["), "a JSON array; write one JSON object per line first"),
+TIERS: tuple[tuple[str, ...], ...] = (
+    (".parquet", ".jsonl", ".ndjson", ".arrow"),
+    (".pt", ".table.json", ".json", ".yaml", ".yml"),
+    (".csv", ".tsv", ".pkl", ".bin"),
 )
-_JSON_LINES = re.compile(rb"(\xef\xbb\xbf)?\s*\{")
-_NO_DUMPS = re.compile(r"(checkpoint|ckpt)s?([-_]?\d.*)?|ragen-diag-out", re.IGNORECASE)
+"""Endings of the files that a folder is searched for; a later tier only if the earlier ones give
+nothing: beside rollouts lie configurations and metrics."""
+PACKED = ("", ".gz", ".zst")
+
+_NO_DUMPS = re.compile(
+    r"(checkpoint|ckpt|weight|broadcast)s?([-_]?\d.*)?|global_step_?\d+|ragen-diag-out|plots"
+    r"|tensorboard|__pycache__",
+    re.IGNORECASE,
+)
+_MODEL_FILES = re.compile(
+    r"(config|generation_config|tokenizer.*|special_tokens_map|added_tokens|vocab|.*\.index"
+    r"|trainer_state|adapter_config|training_args|optimizer|scheduler|rng_state.*|model.*)\.\w+"
+)
+_MOST_LEVELS = 8
 
 
 @dataclass(frozen=True)
 class DumpFile:
-    """A regular file that looks like a dump, and its format."""
+    """A file that may be a dump. `named` is one that the user gave, not found in a folder.
 
-    path: Path
-    kind: Literal["parquet", "jsonl"]
+    `path` is a `Path`, or the URL of a remote file."""
+
+    path: Path | str
+    named: bool = True
+
+    @property
+    def name(self) -> str:
+        """The file's own name."""
+        return str(self.path).rpartition("/")[2]
 
 
-def find_files(paths: Sequence[str | Path]) -> list[DumpFile]:
-    """The files behind `paths`: files as named, folders as their Parquet and JSON-lines files.
+def find_files(given: str | Path) -> Iterator[list[DumpFile]]:
+    """The files behind one path: the file itself, or a folder's files, tier after tier.
 
-    A folder is searched itself and one level down, without hidden files, checkpoint folders and
-    folders of earlier reports. Order: as given, inside a folder by natural numeric order. A file
-    that is named twice is read once.
+    A folder is searched to any depth, without hidden files, folders of checkpoints and of earlier
+    reports, and without links to folders. Where samples were written twice, as `all` and as
+    `effective`, only `all` is taken. Order: natural, so that 9 comes before 10.
 
     Raises:
-        DumpError: a path is missing, a folder holds no dump, a file is of a refused kind or a copy
-            of another (the same bytes, and no other step in its name), or a name is not UTF-8.
+        DumpError: the path is missing, neither file nor folder, or not UTF-8.
     """
-    files: dict[Path, DumpFile] = {}
-    for given in paths:
-        try:
-            for path in _expand(_path(given)):
-                files.setdefault(path.resolve(), DumpFile(path, _sniff(path)))
-        except OSError as error:
-            where = error.filename or given
-            raise DumpError(f"{where}: cannot be opened ({error.strerror})") from error
-    if not files:
-        raise DumpError("no dump given; name a Parquet or JSON-lines file, or a folder of them")
-    found = list(files.values())
-    _refuse_copies(found)
-    return found
+    if REMOTE.match(str(given)):
+        yield [DumpFile(str(given))]
+        return
+    path = _path(given)
+    try:
+        _require_there(path)
+        if path.is_file():
+            yield [DumpFile(_stands_for(path))]
+        elif path.is_dir():
+            found = sorted(_below(path), key=lambda p: natural_key(str(p)))
+            yield from ([DumpFile(p, named=False) for p in found if _is_of(p, t)] for t in TIERS)
+        else:
+            raise DumpError(f"{path}: neither a regular file nor a folder")
+    except OSError as error:
+        where = error.filename or given
+        raise DumpError(f"{where}: cannot be opened ({error.strerror})") from error
 
 
-def digest(files: Iterable[DumpFile]) -> str:
-    """SHA-256 over the bytes of all files in order; of one file its ordinary checksum."""
+def refuse_copies(files: Iterable[DumpFile]) -> None:
+    """The rows of a copy would count twice.
+
+    Raises:
+        DumpError: two files hold the same bytes and name the same step.
+    """
+    alike: dict[tuple[int, int | None], list[Path]] = {}
+    for file in files:
+        if isinstance(file.path, str):
+            continue
+        earlier = alike.setdefault((file.path.stat().st_size, step_of_file(file.path)), [])
+        for path in earlier:
+            if filecmp.cmp(path, file.path, shallow=False):
+                raise DumpError(f"{file.path}: a copy of {path}; name one of them")
+        earlier.append(file.path)
+
+
+def digest(files: Iterable[DumpFile]) -> str | None:
+    """SHA-256 over the bytes of all files in order; of one file its ordinary checksum.
+
+    None where a file is remote: it is not read whole.
+    """
     total = hashlib.sha256()
     for file in files:
+        if isinstance(file.path, str):
+            return None
         with file.path.open("rb") as stream:
             while block := stream.read(1 << 20):
                 total.update(block)
@@ -94,38 +126,22 @@ def natural_key(text: str) -> tuple[tuple[int, int, str], ...]:
 
 def _path(given: str | Path) -> Path:
     if not str(given):
-        raise DumpError("a dump's path is empty; name a Parquet or JSON-lines file or a folder")
-    return Path(given)
+        raise DumpError("a dump's path is empty; name a dump file or a folder of them")
+    path = Path(given)
+    _require_utf8(path)
+    return path
 
 
-def _refuse_copies(files: Iterable[DumpFile]) -> None:
-    """The rows of a copy would count twice."""
-    alike: dict[tuple[int, int | None], list[Path]] = {}
-    for file in files:
-        earlier = alike.setdefault((file.path.stat().st_size, step_of_file(file.path)), [])
-        for path in earlier:
-            if filecmp.cmp(path, file.path, shallow=False):
-                raise DumpError(f"{file.path}: a copy of {path}; name one of them")
-        earlier.append(file.path)
+def _stands_for(path: Path) -> Path:
+    """The metrics that an episode's messages belong to; any other file is itself."""
+    metrics = path.with_name(path.name.removesuffix("messages.json") + "metrics.json")
+    return metrics if path.name.endswith("messages.json") and metrics.is_file() else path
 
 
-def _expand(path: Path) -> list[Path]:
+def _require_utf8(path: Path) -> None:
     readable = os.fsencode(path).decode(errors="replace")
     if readable != str(path):
         raise DumpError(f"{readable}: the name is not UTF-8; rename it first")
-    if "://" in str(path) or re.match(r"(s3|gs|hf|https?):/", str(path)):
-        raise DumpError(f"{path}: remote paths are not read; download the dump first")
-    _require_there(path)
-    if path.is_file():
-        return [path]
-    if not path.is_dir():
-        raise DumpError(f"{path}: neither a regular file nor a folder")
-    found = _dumps_in(path)
-    if not found:
-        raise DumpError(
-            f"{path}: the folder holds no .parquet or .jsonl file; name the folder of the rollouts"
-        )
-    return found
 
 
 def _require_there(path: Path) -> None:
@@ -141,42 +157,43 @@ def _require_there(path: Path) -> None:
         raise DumpError(f"{path}: a link that leads back to itself; correct it") from error
 
 
-def _dumps_in(folder: Path) -> list[Path]:
-    found: list[Path] = []
-    for entry in folder.iterdir():
+def _is_of(path: Path, tier: Sequence[str]) -> bool:
+    name = path.name.lower()
+    return any(name.endswith(ending + packed) for ending in tier for packed in PACKED)
+
+
+def _below(folder: Path, levels: int = _MOST_LEVELS) -> Iterator[Path]:
+    """The files of all tiers in a folder and below it."""
+    entries = sorted(folder.iterdir())
+    names = {entry.name for entry in entries}
+    if "result.json" in names:
+        return
+    for entry in entries:
         if entry.name.startswith("."):
             continue
-        if entry.suffix in SUFFIXES:
-            found += _expand(entry)
-        elif entry.is_dir() and not _NO_DUMPS.fullmatch(entry.name):
-            found += _dumps_below(entry)
-    return sorted(found, key=lambda path: natural_key(str(path)))
+        if any(_is_of(entry, tier) for tier in TIERS):
+            _require_utf8(entry)
+            _require_there(entry)
+            if entry.is_file() and not _is_beside(entry.name, names):
+                yield entry
+        if entry.is_dir() and not entry.is_symlink() and levels and _may_hold(entry, names):
+            yield from _below(entry, levels - 1)
 
 
-def _dumps_below(folder: Path) -> list[Path]:
-    entries = list(folder.iterdir())
-    if any(entry.name == "result.json" for entry in entries):
-        return []
-    dumps = [e for e in entries if e.suffix in SUFFIXES and e.is_file() and e.name[0] != "."]
-    return [path for entry in dumps for path in _expand(entry)]
+def _is_beside(name: str, names: set[str]) -> bool:
+    """Whether a file belongs to a model, or to an episode that its metrics stand for."""
+    part_of_episode = "metrics.json" in names and name in ("messages.json", "assistant_texts.json")
+    return part_of_episode or _MODEL_FILES.fullmatch(name) is not None
 
 
-def _sniff(path: Path) -> Literal["parquet", "jsonl"]:
-    with path.open("rb") as stream:
-        head = stream.read(HEAD_BYTES)
-    if not head:
-        raise DumpError(
-            f"{path}: the file is empty (0 bytes); was the writer interrupted? write it again or"
-            " leave it out"
-        )
-    if head.startswith(b"PAR1"):
-        return "parquet"
-    for magic, refusal in _REFUSED:
-        if magic.match(head):
-            raise DumpError(f"{path}: {refusal}")
-    if path.suffix == ".jsonl" or _JSON_LINES.match(head):
-        return "jsonl"
-    raise DumpError(
-        f"{path}: neither Parquet nor JSON lines (first bytes {head[:12]!r}); write it as one of"
-        " them first"
-    )
+def _may_hold(folder: Path, siblings: set[str]) -> bool:
+    if folder.name == "effective" and "all" in siblings:
+        return False
+    return not _NO_DUMPS.fullmatch(folder.name) or _is_a_step_of_rollouts(folder)
+
+
+def _is_a_step_of_rollouts(folder: Path) -> bool:
+    """`global_step_5/rollout.jsonl` names a step; beside shards of a model it is a checkpoint."""
+    if not folder.name.startswith("global_step"):
+        return False
+    return not any((folder / part).exists() for part in ("actor", "policy", "config.json"))

@@ -106,6 +106,8 @@ def _truncated(evidence: BatchEvidence) -> Finding | None:
             "truncated_share": share,
             "threshold": cuts.TRUNCATED_SHARE,
             "how": evidence.truncation_how,
+            "share_at_longest": evidence.share_at_longest,
+            "flat_groups_all_truncated": evidence.reward.flat_groups.get("truncated"),
         },
     )
 
@@ -123,43 +125,74 @@ def _degenerate_repetition(evidence: BatchEvidence) -> Finding | None:
 
 
 def _garbled_text(evidence: BatchEvidence) -> Finding | None:
-    entropy = evidence.value("conditional_entropy_est")
-    before = (evidence.baseline or {}).get("conditional_entropy_est")
-    vocabulary = evidence.scoring.used_vocabulary if evidence.scoring else 0
-    reasons = []
-    of_cap = None
-    if entropy is not None and vocabulary >= cuts.MIN_VOCABULARY:
-        of_cap = entropy_of_cap(entropy, vocabulary)
-    if of_cap is not None and of_cap > cuts.ENTROPY_OF_CAP:
-        reasons.append(
-            f"entropy per token is {of_cap:.1%} of the log of the {vocabulary} tokens in use"
-        )
-    if entropy is not None and before is not None and before.value is not None:
-        limit = max(cuts.ENTROPY_OVER_BASELINE * before.value, cuts.ENTROPY_EXPLODED)
-        if entropy > limit:
-            reasons.append(
-                f"entropy per token is {entropy:.3g} nats against a baseline of {before.value:.3g}"
-            )
-    if evidence.replacement_share >= cuts.REPLACEMENT_SHARE:
-        reasons.append(f"{evidence.replacement_share:.1%} of characters are U+FFFD")
+    reasons = _entropy_ran_away(evidence) + _no_language(evidence)
     if not reasons:
         return None
+    before = (evidence.baseline or {}).get("conditional_entropy_est")
     return Finding(
         code="garbled_text",
         severity="void",
         message=f"The text is garbled: {'; '.join(reasons)}.",
         evidence={
-            "conditional_entropy_est": entropy,
-            "entropy_of_log_vocabulary": of_cap,
-            "used_vocabulary": vocabulary,
+            "conditional_entropy_est": evidence.value("conditional_entropy_est"),
+            "entropy_of_log_vocabulary": _entropy_of_cap(evidence),
+            "used_vocabulary": evidence.scoring.used_vocabulary if evidence.scoring else 0,
             "baseline_entropy": before.value if before else None,
             "replacement_share": evidence.replacement_share,
             "script_mix": evidence.script_mix,
+            "mixed_scripts": evidence.mixed_scripts,
+            "disorder": evidence.disorder,
             "threshold_of_log_vocabulary": cuts.ENTROPY_OF_CAP,
             "threshold_over_baseline": cuts.ENTROPY_OVER_BASELINE,
             "threshold_replacement_share": cuts.REPLACEMENT_SHARE,
+            "threshold_mixed_scripts": cuts.MIXED_SCRIPTS,
+            "threshold_disorder": cuts.DISORDER,
         },
     )
+
+
+def _entropy_of_cap(evidence: BatchEvidence) -> float | None:
+    entropy = evidence.value("conditional_entropy_est")
+    vocabulary = evidence.scoring.used_vocabulary if evidence.scoring else 0
+    if entropy is None or vocabulary < cuts.MIN_VOCABULARY:
+        return None
+    return entropy_of_cap(entropy, vocabulary)
+
+
+def _entropy_ran_away(evidence: BatchEvidence) -> list[str]:
+    entropy = evidence.value("conditional_entropy_est")
+    if entropy is None or evidence.scoring is None:
+        return []
+    reasons = []
+    of_cap = _entropy_of_cap(evidence)
+    if of_cap is not None and of_cap > cuts.ENTROPY_OF_CAP:
+        vocabulary = evidence.scoring.used_vocabulary
+        reasons.append(
+            f"entropy per token is {of_cap:.1%} of the log of the {vocabulary} tokens in use"
+        )
+    before = (evidence.baseline or {}).get("conditional_entropy_est")
+    if before is not None and before.value is not None:
+        limit = max(cuts.ENTROPY_OVER_BASELINE * before.value, cuts.ENTROPY_EXPLODED)
+        if entropy > limit:
+            reasons.append(
+                f"entropy per token is {entropy:.3g} nats against a baseline of {before.value:.3g}"
+            )
+    return reasons
+
+
+def _no_language(evidence: BatchEvidence) -> list[str]:
+    reasons = []
+    if evidence.replacement_share >= cuts.REPLACEMENT_SHARE:
+        reasons.append(f"{evidence.replacement_share:.1%} of characters are U+FFFD")
+    if evidence.mixed_scripts >= cuts.MIXED_SCRIPTS:
+        reasons.append(
+            f"in {evidence.mixed_scripts:.1%} of texts no script has half of the letters"
+        )
+    if evidence.disorder is not None and evidence.disorder >= cuts.DISORDER:
+        reasons.append(
+            f"texts compress to {evidence.disorder:.1%} of what their characters in random order do"
+        )
+    return reasons
 
 
 def _scorer_mismatch(evidence: BatchEvidence) -> Finding | None:

@@ -6,8 +6,10 @@ Filled by the pipeline from what the stages returned. Knows no thresholds.
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from ragen_diag.metrics.answers import AnswerSummary
 from ragen_diag.metrics.components import Component
 from ragen_diag.metrics.metric import Metric
+from ragen_diag.metrics.phantom import PhantomVariance
 from ragen_diag.metrics.reward import RewardSignal
 
 
@@ -38,8 +40,11 @@ class BatchEvidence:
     """One step's metrics, reward side and counts.
 
     `baseline` holds the metrics of an earlier result. `variance_kept` is that of
-    `metrics.components`; `truncation_how` says how rows at the cap were found,
-    `reading` counts what was repaired or left out when the dump was read.
+    `metrics.components`; `replacement_share`, `script_mix`, `mixed_scripts` and `disorder` are
+    those of `metrics.garble`; `truncation_how` says how rows at the cap were found,
+    `share_at_longest` how many responses have the largest length. `reading` counts what was
+    repaired or left out when the dump was read. `policy_versions` counts the rows by the versions
+    of the policy that wrote them, such as "8" or "8..10", `spanning` those of several.
     """
 
     metrics: Mapping[str, Metric]
@@ -48,6 +53,7 @@ class BatchEvidence:
     scoring: ScoringEvidence | None = None
     baseline: Mapping[str, Metric] | None = None
     dump_step: int | None = None
+    scope: str = "first_turn"
     excluded: Mapping[str, int] = field(default_factory=dict)
     reading: Mapping[str, int] = field(default_factory=dict)
     missing_rewards: int = 0
@@ -56,7 +62,14 @@ class BatchEvidence:
     multiple_spans: int = 0
     replacement_share: float = 0.0
     script_mix: float = 0.0
+    mixed_scripts: float = 0.0
+    disorder: float | None = None
     truncation_how: str = ""
+    share_at_longest: float | None = None
+    answers: AnswerSummary | None = None
+    phantom: PhantomVariance | None = None
+    policy_versions: Mapping[str, int] = field(default_factory=dict)
+    spanning: int = 0
     components: Mapping[str, Component] = field(default_factory=dict)
     variance_kept: float | None = None
 

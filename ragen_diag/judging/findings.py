@@ -30,3 +30,19 @@ class Finding:
     severity: Severity
     message: str
     evidence: Mapping[str, Evidence] = field(default_factory=dict)
+
+
+def finding(
+    code: str, severity: Severity, message: str, evidence: Mapping[str, Evidence] | None = None
+) -> Finding:
+    """A finding in one line."""
+    return Finding(code=code, severity=severity, message=message, evidence=evidence or {})
+
+
+def counted(counts: Mapping[str, int]) -> str:
+    """Counts as words.
+
+    >>> counted({"all_failed": 3, "singleton": 1})
+    'all failed 3, singleton 1'
+    """
+    return ", ".join(f"{name.replace('_', ' ')} {count}" for name, count in counts.items())

@@ -155,6 +155,13 @@ ENTROPY_EXPLODED = 1.0
 recovers from a low-entropy baseline out of it."""
 REPLACEMENT_SHARE = 0.01
 """At or above, on the share of U+FFFD characters: garbled_text; ours."""
+MIXED_SCRIPTS = 0.25
+"""At or above, on the share of texts without a script that has half of the letters: garbled_text;
+ours."""
+DISORDER = 0.9
+"""At or above, on compressed size over that of shuffled characters: garbled_text; ours. Language
+has under 0.75 in Latin, Cyrillic, Greek, Chinese, Japanese and Korean script, random characters
+have 0.97 and more."""
 MISMATCH_VOID = 0.2
 MISMATCH_WARNING = 0.02
 """Above, on |median gap to the dump's log-probs| in nats/token: scorer_mismatch; ours."""
@@ -170,7 +177,30 @@ SATURATED = 0.95
 STD_FLOOR = 0.02
 """Below, on `marginal_std` in nats/token: zscore_unreliable (method)."""
 FLAT_SHARE = 0.5
-"""At or above, on the share of groups without signal: flat_groups is a warning; ours."""
+"""At or above, on the share of groups without signal: flat_groups is a warning, unless chance
+explains it; ours."""
+CHANCE_ERRORS = 2.0
+"""Within this many standard errors a share of flat groups is what chance gives; ours."""
+SMALL_GROUPS = 4
+"""At or below, on the median size of groups of several: small_groups; ours."""
+MOSTLY_CHANCE = 0.5
+"""At or above, on the share of flat groups by chance over the observed one: small_groups; ours."""
+DISTINCT_IN_GROUPS = 0.5
+"""At or below, on the share of different texts in a group: few_distinct_texts; ours. The least
+that groups of two can have."""
+PHANTOM_VARIANCE = 0.25
+"""At or above, on the share of the reward variance within prompts that is in groups of constant
+success: phantom_variance; ours."""
+LENGTH_CORRELATION = 0.5
+"""At or above, on the rank correlation of reward and length within groups, where variance is
+phantom: reward_follows_length; ours."""
+EMPTY_REWARDED = 0.5
+"""At or above, on the share of empty answers that earn the batch's best: empty_answers_rewarded;
+ours."""
+REWARD_SATURATED = 0.95
+SHARING_PROMPTS = 0.9
+"""At or above, on the share of responses that earn the batch's best and of prompts with one
+commonest answer: answers_independent_of_prompt; ours."""
 EXCLUDED_SHARE = 0.2
 """At or above, on the share of rows not scored: rows_excluded is a warning; ours."""
 COMPONENT_SATURATED = 0.95

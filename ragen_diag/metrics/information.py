@@ -8,18 +8,21 @@ R responses, P distinct prompts (columns), S steps. `logp_RP[r, p]` = log p(Z_r 
 over the tokens of the reasoning Z_r, in nats; `own_R[r]` is the column of r's own prompt;
 `n_tokens_R[r]` >= 1 its number of scored tokens.
 
+Columns may fall into blocks, as the turns of trajectories do: -inf where p is no candidate of r.
+Mixture, rank and permutations then stay within a block, and P_r, the number of r's candidates,
+stands for P. Means over all prompts are the quantities given the block: I(X;Z | block) and so on.
+
 All are proxies under the scorer: Shannon quantities only if the scorer is the sampling policy at
 the sampling temperature (App. F).
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ragen_diag.metrics.metric import Metric
+from ragen_diag.metrics.mixture import Candidates, Compat, RowScores, row_scores
 from ragen_diag.metrics.retrieval import best_columns, retrieval_credit
 from ragen_diag.metrics.uncertainty import (
     Bootstrap,
@@ -30,14 +33,12 @@ from ragen_diag.metrics.uncertainty import (
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
-Compat = Literal["none", "ragen"]
 
 PER_TOKEN = "nats/token"
 PER_RESPONSE = "nats/response"
 STD_EPSILON = 1e-3
 """Added to the z-score's denominator, as in the public implementation."""
 TOP_K = (2, 4, 8)
-BOUND_SLACK = 1e-9
 
 _NEED_PROMPTS: dict[str, str] = {
     "retrieval_accuracy": "",
@@ -68,74 +69,6 @@ _NEED_ROWS = {"conditional_entropy_est": PER_TOKEN, "conditional_entropy_seq_est
 
 UNITS: dict[str, str] = {**_NEED_PROMPTS, **_NEED_ROWS}
 """Every name that `measure` returns, with its unit."""
-
-
-@dataclass(frozen=True)
-class RowScores:
-    """Per response: own-prompt and mixture log-likelihood, per token and per response, in nats."""
-
-    matched_R: FloatArray
-    marginal_R: FloatArray
-    matched_seq_R: FloatArray
-    marginal_seq_R: FloatArray
-
-
-def row_scores(
-    logp_RP: FloatArray, n_tokens_R: IntArray, own_R: IntArray, *, compat: Compat = "none"
-) -> RowScores:
-    """Matched and marginal log-likelihood of every response (Sec. 2.3, Eq. 1).
-
-        matched_seq  = L[r, own[r]]             matched  = matched_seq / T
-        marginal_seq = logsumexp_p L[r] - log P marginal = marginal_seq / T
-
-    With compat "ragen", marginal = logsumexp_p (L[r] / T) - log P: the public code takes the mean
-    over tokens inside the mixture, so that nothing is mixed; the other three are the same.
-    A row's gap never exceeds log P; with P = 1 it is 0.
-
-    Raises:
-        ValueError: shapes that do not fit, a score that is not finite, a row without tokens, an
-            own column that is not there, or a row whose gap exceeds log P.
-    """
-    _validate(logp_RP, n_tokens_R, own_R)
-    log_p = np.log(logp_RP.shape[1])
-    matched_seq_R = logp_RP[np.arange(len(own_R)), own_R]
-    marginal_seq_R = _logsumexp(logp_RP) - log_p
-    if compat == "ragen":
-        marginal_R = _logsumexp(logp_RP / n_tokens_R[:, None]) - log_p
-    else:
-        marginal_R = marginal_seq_R / n_tokens_R
-    _check_bound(matched_seq_R, marginal_seq_R, log_p)
-    return RowScores(matched_seq_R / n_tokens_R, marginal_R, matched_seq_R, marginal_seq_R)
-
-
-def _validate(logp_RP: FloatArray, n_tokens_R: IntArray, own_R: IntArray) -> None:
-    if logp_RP.ndim != 2 or n_tokens_R.shape != own_R.shape or own_R.shape != logp_RP.shape[:1]:
-        raise ValueError(
-            f"shapes do not fit: logp_RP {logp_RP.shape}, n_tokens_R {n_tokens_R.shape},"
-            f" own_R {own_R.shape}"
-        )
-    if not np.isfinite(logp_RP).all():
-        raise ValueError("a log-probability is not finite")
-    if (n_tokens_R < 1).any():
-        raise ValueError("a response without scored tokens has no log-probability")
-    if own_R.size and not 0 <= own_R.min() <= own_R.max() < logp_RP.shape[1]:
-        raise ValueError(f"own_R names a column outside 0..{logp_RP.shape[1] - 1}")
-
-
-def _logsumexp(logp_RP: FloatArray) -> FloatArray:
-    if not logp_RP.size:
-        return np.zeros(len(logp_RP))
-    best_R = logp_RP.max(axis=1)
-    sum_R: FloatArray = best_R + np.log(np.exp(logp_RP - best_R[:, None]).sum(axis=1))
-    return sum_R
-
-
-def _check_bound(matched_seq_R: FloatArray, marginal_seq_R: FloatArray, log_p: float) -> None:
-    excess_R = matched_seq_R - marginal_seq_R - log_p
-    broken_R = excess_R > BOUND_SLACK * (1.0 + np.abs(matched_seq_R))
-    if broken_R.any():
-        row = int(np.argmax(excess_R))
-        raise ValueError(f"row {row}: matched exceeds the mixture by more than log P = {log_p:.6g}")
 
 
 def per_prompt_mean(values_R: FloatArray, own_R: IntArray, columns: int) -> FloatArray:
@@ -177,6 +110,8 @@ def measure(
 
     Means are means of per-prompt means, as the mixture is uniform over prompts and
     H(Z) = I + H(Z given X) must hold for uneven groups too; `*_rows` weigh every response alike.
+    So are `mi_upper_bound` and `retrieval_chance_level` over log P_r and 1 / P_r: the bound of
+    that very mean, and its expectation when groups are dealt at random.
     `marginal_std` is over rows, ddof 0. The EMA forms equal the plain ones in a single step; use
     `ema_std` over a series. The p-values test retrieval and `mi_seq_estimate` against groups
     dealt to prompts at random.
@@ -187,31 +122,41 @@ def measure(
     Kept ours: ties share credit (there: argmax), no @k for k >= P (there: k is cut), one column
     per distinct prompt, and the p-values, which stay balanced.
 
-    P = 1 leaves only the conditional entropies defined; no rows leaves nothing.
+    A row with P_r = 1 leaves only the conditional entropies defined; no rows leaves nothing.
 
     Raises:
         ValueError: see `row_scores`.
     """
-    rows, columns = logp_RP.shape
+    rows = len(logp_RP)
     scores = row_scores(logp_RP, n_tokens_R, own_R, compat=compat)
     if rows == 0:
         return {name: Metric.undefined("no scored rows", unit=UNITS[name]) for name in UNITS}
     draws = bootstrap(own_R, resamples=resamples, seed=seed)
     metrics = _conditional_entropies(scores, draws, compat)
-    if columns < 2:
+    candidates = scores.candidates
+    if candidates.n_R.min() < 2:
         reason = "one distinct prompt: nothing to tell apart"
         undefined = {name: Metric.undefined(reason, unit=UNITS[name], n=rows) for name in UNITS}
         return undefined | metrics
-    metrics |= _retrieval(logp_RP, own_R, draws, compat)
+    metrics |= _retrieval(logp_RP, own_R, candidates, draws, compat)
     metrics |= _mutual_information(scores, draws, compat)
-    metrics["mi_upper_bound"] = Metric(value=float(np.log(columns)), unit=PER_RESPONSE, n=columns)
-    metrics |= _p_values(logp_RP, own_R, resamples, seed)
+    bound_B = _level(np.log(candidates.n_R), draws, compat)
+    metrics["mi_upper_bound"] = Metric(
+        value=float(bound_B[0]), unit=PER_RESPONSE, n=logp_RP.shape[1]
+    )
+    metrics |= _p_values(logp_RP, own_R, candidates, resamples, seed)
     return {name: metrics[name] for name in UNITS}
 
 
 def _mean(values_R: FloatArray, draws: Bootstrap, compat: Compat) -> FloatArray:
     over = draws.mean_over_rows if compat == "ragen" else draws.mean_over_prompts
     return over(values_R)
+
+
+def _level(values_R: FloatArray, draws: Bootstrap, compat: Compat) -> FloatArray:
+    """The mean of a value that is one per block, exact where all blocks share it."""
+    least = float(values_R.min())
+    return least + _mean(values_R - least, draws, compat)
 
 
 def _conditional_entropies(
@@ -227,28 +172,28 @@ def _conditional_entropies(
 
 
 def _retrieval(
-    logp_RP: FloatArray, own_R: IntArray, draws: Bootstrap, compat: Compat
+    logp_RP: FloatArray, own_R: IntArray, candidates: Candidates, draws: Bootstrap, compat: Compat
 ) -> dict[str, Metric]:
-    """Accuracy, the exact chance 1/P, and skill = (accuracy - chance) / (1 - chance) (ours)."""
-    columns = logp_RP.shape[1]
-    chance = 1.0 / columns
+    """Accuracy, the exact chance 1/P_r, and skill = (accuracy - chance) / (1 - chance) (ours)."""
+    chance_B = _level(1.0 / candidates.n_R, draws, compat)
     credit_R = retrieval_credit(logp_RP, own_R)
     accuracy_B = _mean(credit_R, draws, compat)
     metrics = {
         "retrieval_accuracy": draws.metric(accuracy_B),
         "retrieval_accuracy_rows": draws.metric(draws.mean_over_rows(credit_R)),
-        "retrieval_chance_level": Metric(value=chance, n=columns),
-        "retrieval_above_chance": draws.metric(accuracy_B - chance),
-        "retrieval_skill": draws.metric((accuracy_B - chance) / (1.0 - chance)),
+        "retrieval_chance_level": Metric(value=float(chance_B[0]), n=logp_RP.shape[1]),
+        "retrieval_above_chance": draws.metric(accuracy_B - chance_B),
+        "retrieval_skill": draws.metric((accuracy_B - chance_B) / (1.0 - chance_B)),
     }
+    fewest = int(candidates.n_R.min())
     for k in TOP_K:
         name = f"retrieval_accuracy@{k}"
-        if k < columns:
+        if k < fewest:
             credit_R = retrieval_credit(logp_RP, own_R, k=k)
             metrics[name] = draws.metric(_mean(credit_R, draws, compat))
         else:
             metrics[name] = Metric.undefined(
-                f"needs more than {k} distinct prompts, there are {columns}", n=len(own_R)
+                f"needs more than {k} distinct prompts, there are {fewest}", n=len(own_R)
             )
     return metrics
 
@@ -282,16 +227,21 @@ def _mutual_information(scores: RowScores, draws: Bootstrap, compat: Compat) -> 
     return metrics
 
 
-def _p_values(logp_RP: FloatArray, own_R: IntArray, resamples: int, seed: int) -> dict[str, Metric]:
+def _p_values(
+    logp_RP: FloatArray, own_R: IntArray, candidates: Candidates, resamples: int, seed: int
+) -> dict[str, Metric]:
     """Permutation p-values of retrieval accuracy and `mi_seq_estimate`; `n` permutations each."""
     # The marginal does not depend on the label, so the matched log-likelihood alone decides.
-    centred_RP = logp_RP - logp_RP.mean(axis=1, keepdims=True)
+    sum_R = np.where(logp_RP == -np.inf, 0.0, logp_RP).sum(axis=1)
+    centred_RP = logp_RP - (sum_R / candidates.n_R)[:, None]
     metrics = {}
     for name, value_RP in (
         ("retrieval_p_value", best_columns(logp_RP)),
         ("mi_p_value", centred_RP),
     ):
         value_CP, own_C = per_prompt_means(value_RP, own_R)
-        test = permutation_test(value_CP, own_C, resamples=resamples, seed=seed)
+        test = permutation_test(
+            value_CP, own_C, block_P=candidates.block_P, resamples=resamples, seed=seed
+        )
         metrics[name] = Metric(value=test.p, n=test.permutations)
     return metrics

@@ -72,6 +72,7 @@ class RewardSignal:
     cv_var: float | None
     applicability: Applicability
     reason: str | None = None
+    median_group_size: float | None = None
 
 
 def reward_signal(rows: RewardRows) -> RewardSignal:
@@ -88,6 +89,8 @@ def reward_signal(rows: RewardRows) -> RewardSignal:
     `cv_std` and `cv_var` are the population std over the mean of those groups' stds and variances,
     flat groups included; None below two such groups or where the mean is 0. `applicability` goes
     by `cv_std` (Table 8, where RV is a std).
+
+    `median_group_size` is that of the groups' numbers of finite rewards.
 
     `flat_groups` counts the groups without signal by `FLAT_REASONS`, with `groups`, `flat` (their
     sum), `flat_share` and `flat_share_by_chance`.
@@ -110,6 +113,7 @@ def reward_signal(rows: RewardRows) -> RewardSignal:
         cv_var=cv_var,
         applicability=_applicability(cv_std),
         reason=_reason(rows, var_G),
+        median_group_size=float(np.median([row.n for row in table])) if table else None,
     )
 
 

@@ -9,6 +9,7 @@ of every statistic.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Literal, get_args
 
 import numpy as np
@@ -35,21 +36,33 @@ FLAT_REASONS: tuple[FlatReason, ...] = get_args(FlatReason)
 BUCKETS = 6
 MIN_REWARDS = 2
 """One reward has no variance."""
+MIN_TEXTS = 2
+"""One text is always a distinct one."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Distinct:
+    """How many of a group's `texts` differ: `exact`, and `normal` where white space is none."""
+
+    texts: int
+    exact: int
+    normal: int
 
 
 @dataclass(frozen=True, kw_only=True)
 class RewardRows:
     """The rows of one step, one per trajectory, and when a group counts as flat.
 
-    `texts_N` are the responses, `truncated_N` says which ended at the length cap, `success_N` is
-    a success component (0..1, NaN where missing); each may be left out. A group is flat when
+    `texts_N` are the responses (None where the dump has none), `truncated_N` says which ended at
+    the length cap, `success_N` is a success component (0..1, NaN where missing); each may be left
+    out. A group is flat when
     max - min <= atol + rtol * |mean| over its finite rewards: seven times 0.1 has variance 2e-34.
     `ddof` is 1 (sample variance, Sec. 3) or 0.
     """
 
     reward_N: FloatArray
     group_N: Sequence[str]
-    texts_N: Sequence[str] | None = None
+    texts_N: Sequence[str | None] | None = None
     truncated_N: NDArray[np.bool_] | None = None
     success_N: FloatArray | None = None
     ddof: int = 1
@@ -62,6 +75,20 @@ class RewardRows:
         for row, group in enumerate(self.group_N):
             rows.setdefault(group, []).append(row)
         return {group: np.array(found, dtype=np.int64) for group, found in rows.items()}
+
+    @cached_property
+    def distinct(self) -> dict[str, Distinct]:
+        """The different texts of every group, over the rows that have one."""
+        if self.texts_N is None:
+            return {}
+        found = {}
+        for group, members in self.members().items():
+            texts = [text for row in members if (text := self.texts_N[row]) is not None]
+            exact = set(texts)
+            found[group] = Distinct(
+                texts=len(texts), exact=len(exact), normal=len({normal(text) for text in exact})
+            )
+        return found
 
     def finite(self) -> FloatArray:
         """The rewards that are numbers."""
@@ -79,6 +106,8 @@ class GroupReward:
 
     `var` is None below two finite rewards, and 0 for a flat group. `bucket` is "Q1".."Q6" for a
     group that varies, "flat" for one whose rewards are equal, None where nothing can be compared.
+    `distinct_exact` and `distinct` are different texts over texts, the latter without regard to
+    white space; None below two texts.
     """
 
     group: str
@@ -87,6 +116,8 @@ class GroupReward:
     var: float | None
     flat: FlatReason | None
     bucket: str | None = None
+    distinct_exact: float | None = None
+    distinct: float | None = None
 
 
 def group_table(rows: RewardRows) -> list[GroupReward]:
@@ -116,15 +147,23 @@ def group_table(rows: RewardRows) -> list[GroupReward]:
 def _group(rows: RewardRows, group: str, members: IntArray) -> GroupReward:
     rewards = rows.reward_N[members]
     rewards = rewards[np.isfinite(rewards)]
-    flat = _flat_reason(rows, members, rewards)
+    flat = _flat_reason(rows, group, members, rewards)
     var = None
     if len(rewards) >= MIN_REWARDS:
         var = 0.0 if flat else float(rewards.var(ddof=rows.ddof))
     mean = float(rewards.mean()) if len(rewards) else None
-    return GroupReward(group=group, n=len(rewards), mean=mean, var=var, flat=flat)
+    found = GroupReward(group=group, n=len(rewards), mean=mean, var=var, flat=flat)
+    texts = rows.distinct.get(group)
+    if texts is None or texts.texts < MIN_TEXTS:
+        return found
+    return replace(
+        found, distinct_exact=texts.exact / texts.texts, distinct=texts.normal / texts.texts
+    )
 
 
-def _flat_reason(rows: RewardRows, members: IntArray, rewards: FloatArray) -> FlatReason | None:
+def _flat_reason(
+    rows: RewardRows, group: str, members: IntArray, rewards: FloatArray
+) -> FlatReason | None:
     if len(rewards) == 0:
         return "unscored"
     if len(rewards) < MIN_REWARDS:
@@ -133,7 +172,8 @@ def _flat_reason(rows: RewardRows, members: IntArray, rewards: FloatArray) -> Fl
         return None
     if rows.truncated_N is not None and rows.truncated_N[members].all():
         return "truncated"
-    if rows.texts_N is not None and len({normal(rows.texts_N[row]) for row in members}) == 1:
+    texts = rows.distinct.get(group)
+    if texts is not None and texts.normal == 1 and texts.texts == len(members):
         return "identical_texts"
     return _level(rows, members, rewards)
 

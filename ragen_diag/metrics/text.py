@@ -1,14 +1,12 @@
-"""What the texts alone tell: sameness, repetition, garble, length, truncation.
+"""What the texts alone tell: sameness, repetition, vocabulary, truncation.
 
 Comes in: reasoning texts or token ids per response. Goes out: shares and counts. Knows nothing of
 models, rewards or verdicts. R scored responses, N responses of the step.
 """
 
-import unicodedata
 from collections import Counter
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -97,43 +95,17 @@ def entropy_of_cap(entropy_per_token: float, vocabulary: int) -> float | None:
     return entropy_per_token / float(np.log(vocabulary)) if vocabulary > 1 else None
 
 
-def replacement_share(texts: Sequence[str]) -> float:
-    """Share of characters that are U+FFFD, left by bytes that were no text; 0 for no characters."""
-    characters = sum(len(text) for text in texts)
-    return sum(text.count("\ufffd") for text in texts) / characters if characters else 0.0
-
-
-def script_mix(texts: Sequence[str]) -> float:
-    """Share of letters outside their own text's commonest script, mean over texts with letters.
-
-    0 for texts in one script each. Kanji, kana and hangul count as one script.
-
-    >>> script_mix(["left", "лево", "ле左右"])
-    0.16666666666666666
-    """
-    shares = []
-    for text in texts:
-        counted = Counter(_script(letter) for letter in text if letter.isalpha())
-        if counted:
-            shares.append(1.0 - counted.most_common(1)[0][1] / counted.total())
-    return float(np.mean(shares)) if shares else 0.0
-
-
-_EAST_ASIAN = frozenset({"CJK", "HIRAGANA", "KATAKANA", "HANGUL", "KATAKANA-HIRAGANA"})
-
-
-@lru_cache(maxsize=65536)
-def _script(letter: str) -> str:
-    first = unicodedata.name(letter, "UNNAMED").split(" ", 1)[0]
-    return "CJK" if first in _EAST_ASIAN else first
-
-
 @dataclass(frozen=True)
 class Truncation:
-    """Which responses ended at the length cap, and how that was found."""
+    """Which responses ended at the length cap, and how that was found.
+
+    `share_at_longest` is the share of responses of the largest length, None where lengths are
+    unknown.
+    """
 
     truncated_N: NDArray[np.bool_]
     how: str
+    share_at_longest: float | None = None
 
     @property
     def share(self) -> Metric:
@@ -157,17 +129,21 @@ def find_truncation(
     is not taken for a cap. `closed_N` says whose reasoning was closed; such a row did not end
     inside it and does not count in the pile-up.
 
+    `n_tokens_N` are zeros where lengths are unknown.
+
     >>> find_truncation(["unknown"] * 3, [8, 8, 5], ["a b", "c d", "e"]).truncated_N.tolist()
     [True, True, False]
     """
-    if any(reason not in (None, "unknown") for reason in finish_reason_N):
-        flags_N = np.array([reason == "length" for reason in finish_reason_N], dtype=np.bool_)
-        return Truncation(flags_N, "finish reasons")
     lengths_N = np.asarray(n_tokens_N, dtype=np.int64)
     piled_N = lengths_N == lengths_N.max(initial=0)
+    at_longest = float(piled_N.mean()) if lengths_N.any() else None
+    if any(reason not in (None, "unknown") for reason in finish_reason_N):
+        flags_N = np.array([reason == "length" for reason in finish_reason_N], dtype=np.bool_)
+        return Truncation(flags_N, "finish reasons", at_longest)
     if closed_N is not None:
         piled_N &= ~np.asarray(closed_N, dtype=np.bool_)
     texts = {text for text, piled in zip(texts_N, piled_N, strict=True) if piled}
     if len(texts) < 2:
         piled_N = np.zeros(len(lengths_N), dtype=np.bool_)
-    return Truncation(piled_N, "pile-up at the largest length, as finish reasons are unknown")
+    how = "pile-up at the largest length, as finish reasons are unknown"
+    return Truncation(piled_N, how, at_longest)

@@ -10,7 +10,7 @@ B = 1 + resamples.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import permutations
+from itertools import chain, permutations, product
 from statistics import NormalDist
 
 import numpy as np
@@ -140,22 +140,28 @@ class PermutationTest:
 
 
 def permutation_test(
-    value_CP: FloatArray, own_C: IntArray, *, resamples: int = 2000, seed: int = 0
+    value_CP: FloatArray,
+    own_C: IntArray,
+    *,
+    block_P: IntArray | None = None,
+    resamples: int = 2000,
+    seed: int = 0,
 ) -> PermutationTest:
     """Is the mean of `value_CP[c, own_C[c]]` larger than labels dealt at random would give?
 
     `value_CP[c, p]` is prompt c's mean value if its true column were p, so a permutation moves
     whole groups and keeps the dependence between a prompt's responses. Large values mean that
     texts fit their own prompts. With P <= 6 all P! permutations are visited and p >= 1 / P!;
-    otherwise p = (1 + number reaching the observed) / (1 + resamples).
+    otherwise p = (1 + number reaching the observed) / (1 + resamples). With `block_P`, the block
+    of each column, labels are dealt within blocks alone, and the number of permutations is the
+    product over blocks; values outside a prompt's block are not looked at.
     """
     clusters, columns = value_CP.shape
-    exact = columns <= ENUMERATED_PROMPTS
-    if exact:
-        labels_NP = np.array(list(permutations(range(columns))))
-    else:
-        dealt_NP = np.tile(np.arange(columns), (resamples, 1))
-        labels_NP = np.random.default_rng(seed).permuted(dealt_NP, axis=1)
+    block_P = np.zeros(columns, dtype=np.int64) if block_P is None else block_P
+    blocks = [np.flatnonzero(block_P == block) for block in np.unique(block_P)]
+    ways = math.prod(math.factorial(len(columns_N)) for columns_N in blocks)
+    exact = ways <= math.factorial(ENUMERATED_PROMPTS)
+    labels_NP = _all_labels(blocks) if exact else _drawn_labels(blocks, resamples, seed)
     observed = value_CP[np.arange(clusters), own_C].mean()
     null_N = value_CP[np.arange(clusters), labels_NP[:, own_C]].mean(axis=1)
     # Sums in another order differ in the last digits; equal must count as reached.
@@ -163,6 +169,22 @@ def permutation_test(
     total = len(labels_NP)
     p = reached / total if exact else (1 + reached) / (1 + total)
     return PermutationTest(p=p, permutations=total, exact=exact)
+
+
+def _all_labels(blocks: Sequence[IntArray]) -> IntArray:
+    """Every way to deal the columns of each block to each other, (ways, P)."""
+    dealt = list(product(*(permutations(columns_N.tolist()) for columns_N in blocks)))
+    labels_NP = np.empty((len(dealt), sum(map(len, blocks))), dtype=np.int64)
+    labels_NP[:, np.concatenate(blocks)] = [list(chain(*parts)) for parts in dealt]
+    return labels_NP
+
+
+def _drawn_labels(blocks: Sequence[IntArray], resamples: int, seed: int) -> IntArray:
+    rng = np.random.default_rng(seed)
+    labels_NP = np.empty((resamples, sum(map(len, blocks))), dtype=np.int64)
+    for columns_N in blocks:
+        labels_NP[:, columns_N] = rng.permuted(np.tile(columns_N, (resamples, 1)), axis=1)
+    return labels_NP
 
 
 def per_prompt_means(values_RP: FloatArray, own_R: IntArray) -> tuple[FloatArray, IntArray]:

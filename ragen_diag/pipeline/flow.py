@@ -80,9 +80,10 @@ def analyze(
     if located is not None and located.path is not None:
         # Milliseconds, before a dump is read that may take minutes.
         inspect(located.path, tokenizer=settings.tokenizer)
-    rollouts = read_dump(paths, reward=settings.reward)
+    rollouts = read_dump(paths, reading=settings.reading)
     number = _choose_step(rollouts, settings.step, located)
-    run, rollouts = rollouts, rollouts.at_step(number).first_turns()
+    run, rollouts = rollouts, rollouts.at_step(number)
+    rollouts = rollouts.in_scope(settings.scope, seed=settings.seed)
     _require_usable(rollouts, scored=located is not None)
     observer.note(f"{rollouts.dialect} dump: {rollouts.table.height} responses of step {number}")
     checkpoint = opened = modelled = None
@@ -223,7 +224,7 @@ def _require_scorable(step: Step, groups: Groups) -> None:
     if not len(groups.row_R) and not lost:
         listed = ", ".join(f"{reason} {count}" for reason, count in sorted(reasons.items()))
         raise DumpError(
-            f"{step.table['_file'][0]}: no response can be scored ({listed}); look at"
+            f"{step.table['_file'][0]}: no response can be scored ({listed}); look at --scope,"
             " --reasoning-tags and the checkpoint's context length, or leave --ckpt out"
         )
 
@@ -252,13 +253,17 @@ def _judge(
     evidence = replace(evidence, metrics=usable(evidence.metrics))
     findings = tuple(find_artefacts(evidence) + find_remarks(evidence))
     prompts, column_of_row = step.prompt_columns(None if modelled is None else modelled.groups)
+    bound = evidence.value("mi_upper_bound")
     result = Result(
         inputs=account.inputs(rollouts, step, modelled, settings),
         counts=account.counts(step, modelled, len(prompts)),
         metrics=evidence.metrics,
         reward=evidence.reward,
         regime=judge(
-            evidence.metrics, math.log(max(len(prompts), 1)), findings, baseline=reference
+            evidence.metrics,
+            math.log(max(len(prompts), 1)) if bound is None else bound,
+            findings,
+            baseline=reference,
         ),
         findings=findings,
         run=account.run_record(time.monotonic() - started),

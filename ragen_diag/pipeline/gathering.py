@@ -11,14 +11,23 @@ import numpy as np
 
 from ragen_diag.judging.evidence import BatchEvidence, ScoringEvidence
 from ragen_diag.metrics.agreement import top_two_margin
+from ragen_diag.metrics.answers import answer_summary
 from ragen_diag.metrics.components import component_ranges, variance_kept
+from ragen_diag.metrics.garble import (
+    disorder,
+    mixed_script_share,
+    replacement_share,
+    script_mix,
+)
 from ragen_diag.metrics.metric import Metric
+from ragen_diag.metrics.phantom import phantom_variance
 from ragen_diag.metrics.reward import reward_signal
 from ragen_diag.metrics.reward_groups import RewardRows
-from ragen_diag.metrics.text import replacement_share, script_mix, used_vocabulary
+from ragen_diag.metrics.text import used_vocabulary
 from ragen_diag.pipeline.measurements import nothing_scored, step_metrics
 from ragen_diag.pipeline.modelled import Modelled
 from ragen_diag.pipeline.step import Step, distinct_prompts
+from ragen_diag.pipeline.versions import policy_versions
 from ragen_diag.rollouts import Rollouts
 from ragen_diag.settings import Settings
 
@@ -33,31 +42,51 @@ def gather_evidence(
     baseline: Mapping[str, Metric] | None,
 ) -> BatchEvidence:
     """All that is known about one step."""
-    texts = list(step.reasoning.values()) or step.responses
     excluded = {} if modelled is None else modelled.groups.excluded
-    return BatchEvidence(
-        metrics=_metrics(step, modelled, settings),
+    evidence = BatchEvidence(
+        metrics=_metrics(step, modelled, rewards, settings),
         reward=reward_signal(rewards),
         rows=step.table.height,
         scoring=None if modelled is None else _scoring(step, modelled, settings),
         baseline=baseline,
         dump_step=rollouts.steps[0],
+        scope=str(settings.scope),
         reading=rollouts.notes,
         excluded=dict(sorted(Counter(excluded.values()).items())),
         missing_rewards=int(np.count_nonzero(~np.isfinite(rewards.reward_N))),
         group_sources=dict(sorted(Counter(step.table["group_source"].to_list()).items())),
+        answers=answer_summary(step.answer_rows),
+        phantom=phantom_variance(rewards),
+        components=component_ranges(step.components),
+        variance_kept=variance_kept(rewards.reward_N, step.components, rewards.group_N),
+    )
+    return _with_texts(evidence, step)
+
+
+def _with_texts(evidence: BatchEvidence, step: Step) -> BatchEvidence:
+    """With what the texts, and what the trainer noted beside them, tell."""
+    texts = list(step.reasoning.values()) or step.responses
+    truncation = step.truncation
+    versions = policy_versions(step.table["extra"])
+    return replace(
+        evidence,
         has_tags=step.choice.tags is not None,
         multiple_spans=sum(span.closes > 1 for span in step.spans),
         replacement_share=replacement_share(texts),
         script_mix=script_mix(texts),
-        truncation_how="" if step.truncation is None else step.truncation.how,
-        components=component_ranges(step.components),
-        variance_kept=variance_kept(rewards.reward_N, step.components, rewards.group_N),
+        mixed_scripts=mixed_script_share(texts),
+        disorder=disorder(texts),
+        truncation_how="" if truncation is None else truncation.how,
+        share_at_longest=None if truncation is None else truncation.share_at_longest,
+        policy_versions=versions.rows,
+        spanning=versions.spanning,
     )
 
 
-def _metrics(step: Step, modelled: Modelled | None, settings: Settings) -> dict[str, Metric]:
-    metrics = step_metrics(step, settings)
+def _metrics(
+    step: Step, modelled: Modelled | None, rewards: RewardRows, settings: Settings
+) -> dict[str, Metric]:
+    metrics = step_metrics(step, rewards, settings)
     if modelled is None:
         return metrics
     if modelled.measured is None:

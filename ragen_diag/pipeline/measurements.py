@@ -4,17 +4,22 @@ Hands the arrays to `metrics` and names what comes back. Holds no formula of its
 and no wording.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import polars as pl
 from numpy.typing import NDArray
 
 from ragen_diag.groups import Groups
 from ragen_diag.metrics.agreement import RolloutGap, own_margin, rollout_gap
-from ragen_diag.metrics.information import UNITS, RowScores, measure, row_scores
+from ragen_diag.metrics.answers import distinct_answer_ratio
+from ragen_diag.metrics.information import UNITS, measure
 from ragen_diag.metrics.metric import Metric
+from ragen_diag.metrics.mixture import RowScores, row_scores
+from ragen_diag.metrics.phantom import length_correlations
 from ragen_diag.metrics.retrieval import retrieval_credit
+from ragen_diag.metrics.reward_groups import MIN_TEXTS, RewardRows
 from ragen_diag.metrics.text import (
     distinct_ratio,
     normal,
@@ -29,19 +34,23 @@ from ragen_diag.settings import Settings
 from ragen_diag.spans import SpanStatus
 
 
-def step_metrics(step: Step, settings: Settings) -> dict[str, Metric]:
+def step_metrics(step: Step, rewards: RewardRows, settings: Settings) -> dict[str, Metric]:
     """Metrics of the texts and rewards, which need no model."""
-    reward_N = step.table["reward"].fill_null(np.nan).to_numpy()
     metrics = {
         "valid_thinking_rate": _valid_thinking_rate(step, settings),
-        "reward_mean": _mean_over_groups(reward_N, step.groups, settings, "no finite reward"),
+        "reward_mean": _mean_over_groups(
+            rewards.reward_N, step.groups, settings, "no finite reward"
+        ),
         "truncated_share": (
             step.truncation.share
             if step.truncation is not None
             else Metric.undefined("the dump has neither finish reasons nor token ids")
         ),
         "distinct_ratio": distinct_ratio([normal(text) for text in step.responses]),
+        "distinct_ratio_in_groups": _distinct_in_groups(rewards, settings),
+        **_answer_metrics(step, settings),
         "response_length": _response_length(step, settings),
+        "reward_length_correlation": _length_correlation(step, rewards, settings),
     }
     if step.success_N is not None:
         reason = "no finite success value"
@@ -145,3 +154,45 @@ def _response_length(step: Step, settings: Settings) -> Metric:
     draws = _draws(step.groups, settings)
     values_N = np.asarray(step.lengths_N, dtype=np.float64)
     return draws.metric(draws.mean_over_rows(values_N), unit="tokens")
+
+
+def _distinct_in_groups(rewards: RewardRows, settings: Settings) -> Metric:
+    ratios = {
+        group: texts.normal / texts.texts
+        for group, texts in rewards.distinct.items()
+        if texts.texts >= MIN_TEXTS
+    }
+    return _mean_of(ratios, settings, "no group has two responses")
+
+
+def _length_correlation(step: Step, rewards: RewardRows, settings: Settings) -> Metric:
+    # Where tokens were not counted, the ranks of characters are nearly theirs.
+    characters = step.table["response"].str.len_chars()
+    lengths = characters if step.lengths_N is None else pl.Series(step.lengths_N)
+    length_N = lengths.cast(pl.Float64).fill_null(np.nan).to_numpy()
+    found = length_correlations(rewards, length_N)
+    return _mean_of(found, settings, "no group varies in reward and in response length")
+
+
+def _mean_of(value_of: Mapping[str, float], settings: Settings, reason: str) -> Metric:
+    """Mean over groups that have a value, each weighing the same; `n` counts groups."""
+    values_G = np.array(list(value_of.values()), dtype=np.float64)
+    return _mean_over_groups(values_G, list(value_of), settings, reason)
+
+
+def _answer_metrics(step: Step, settings: Settings) -> dict[str, Metric]:
+    """How often answers are empty, the same, and the same for different prompts."""
+    rows = step.answer_rows
+    pairs = [(g, t) for g, t in zip(step.groups, rows.texts, strict=True) if t is not None]
+    if not pairs:
+        undefined = Metric.undefined("no response tells its answer from the rest")
+        return dict.fromkeys(
+            ("empty_answer_rate", "answer_top1_share", "distinct_answer_ratio"), undefined
+        )
+    groups, texts = zip(*pairs, strict=True)
+    empty_N = np.array([text == "" for text in texts], dtype=np.float64)
+    return {
+        "empty_answer_rate": _mean_over_groups(empty_N, groups, settings, ""),
+        "answer_top1_share": top1_share(texts, _draws(groups, settings)),
+        "distinct_answer_ratio": Metric(value=distinct_answer_ratio(rows), n=len(rows.by_group)),
+    }

@@ -12,7 +12,9 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from ragen_diag.answers import find_answers
 from ragen_diag.groups import Groups
+from ragen_diag.metrics.answers import AnswerRows
 from ragen_diag.metrics.reward_groups import RewardRows
 from ragen_diag.metrics.text import Truncation, find_truncation
 from ragen_diag.settings import Settings
@@ -93,12 +95,23 @@ class Step:
             closed_N=closed if self.choice.tags is not None else None,
         )
 
+    @cached_property
+    def answer_rows(self) -> AnswerRows:
+        """What each response gives as its answer, and what it earned: success or else reward."""
+        rewards = self.table["reward"].fill_null(np.nan).to_numpy()
+        return AnswerRows(
+            answer_N=find_answers(self.table["response"].to_list(), self.spans, self.choice.tags),
+            group_N=self.groups,
+            earned_N=rewards if self.success_N is None else self.success_N,
+            truth_N=self.table["ground_truth"].to_list(),
+        )
+
     def reward_rows(self, settings: Settings) -> RewardRows:
         """The rewards as `metrics.reward` takes them."""
         return RewardRows(
             reward_N=self.table["reward"].fill_null(np.nan).to_numpy(),
             group_N=self.groups,
-            texts_N=self.responses,
+            texts_N=self.table["response"].to_list(),
             truncated_N=None if self.truncation is None else self.truncation.truncated_N,
             success_N=self.success_N,
             atol=settings.flat_atol,

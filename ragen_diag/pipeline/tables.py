@@ -57,6 +57,7 @@ def response_table(
             "response_id": [response_id(row) for row in range(rows)],
             "sample_id": table["sample_id"],
             "group_id": table["group_id"],
+            "turn": table["turn"],
             "reward": table["reward"],
             "span": [span.status.value for span in step.spans],
             "response_length": pl.Series(step.lengths_N or [None] * rows, dtype=pl.Int64),
@@ -69,7 +70,7 @@ def response_table(
     frame = frame.join(_scored_frame(scored), on="_at", how="left", maintain_order="left")
     first = ["response_id", "sample_id", "group_id", "own", "n_tokens", "matched", "marginal"]
     rest = ["best_column", "margin", "reward", "span", "response_length", "truncated", "excluded"]
-    return frame.select(first + rest)
+    return frame.select(*first, *rest, "turn")
 
 
 def _scored_frame(scored: ScoredRows | None) -> pl.DataFrame:
@@ -103,9 +104,21 @@ def group_table(groups: Sequence[GroupReward]) -> pl.DataFrame:
 
     `flat` is the reason why its rewards do not vary, null where they do; `bucket` is "Q1".."Q6",
     null where they do not. `n` counts finite rewards, `reward_var` is null below two of them.
+    `distinct_exact` and `distinct` are the share of its responses that are different texts, the
+    latter without regard to white space; null below two.
     """
     rows = [
-        (g.group, g.n, g.mean, g.var, g.flat, g.bucket if g.flat is None else None) for g in groups
+        (
+            g.group,
+            g.n,
+            g.mean,
+            g.var,
+            g.flat,
+            g.bucket if g.flat is None else None,
+            g.distinct_exact,
+            g.distinct,
+        )
+        for g in groups
     ]
     schema = {
         "group_id": pl.String,
@@ -114,6 +127,8 @@ def group_table(groups: Sequence[GroupReward]) -> pl.DataFrame:
         "reward_var": pl.Float64,
         "flat": pl.String,
         "bucket": pl.String,
+        "distinct_exact": pl.Float64,
+        "distinct": pl.Float64,
     }
     return pl.DataFrame(rows, schema=schema, orient="row")
 
@@ -130,14 +145,22 @@ def prompt_table(
     `column_of_row` is (rows,), -1 for rows of no column. Over the rows of the prompt, scored or
     not: `n`, `reward_mean`, `reward_var` (ddof 1, null below two rewards). `bucket` is null where
     the prompt's groups fall into different ones, `retrieval_share` where none of its rows is
-    scored.
+    scored. `turn` is the one at which the prompt stands: its responses are told from those of the
+    same turn alone. `distinct_exact` and `distinct` are those of `group_table`, the mean over rows
+    where the prompt has several groups.
     """
     bucket_of = {group.group: group.bucket for group in groups}
     rows = (
-        table.select("group_id", "reward")
+        table.select("group_id", "turn", "reward")
         .with_columns(
             column=pl.Series(column_of_row),
             bucket=pl.Series([bucket_of[group] for group in table["group_id"]], dtype=pl.String),
+        )
+        .join(
+            group_table(groups).select("group_id", "distinct_exact", "distinct"),
+            on="group_id",
+            how="left",
+            maintain_order="left",
         )
         .filter(pl.col("column") >= 0)
     )
@@ -147,6 +170,9 @@ def prompt_table(
         reward_mean=pl.col("reward").mean(),
         reward_var=pl.col("reward").var(ddof=1),
         bucket=pl.when(pl.col("bucket").n_unique() == 1).then(pl.col("bucket").first()),
+        turn=pl.when(pl.col("turn").n_unique() == 1).then(pl.col("turn").first()),
+        distinct_exact=pl.col("distinct_exact").mean(),
+        distinct=pl.col("distinct").mean(),
     )
     columns = pl.DataFrame(
         {"column": range(len(prompts)), "prompt": list(prompts)},

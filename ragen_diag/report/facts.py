@@ -111,7 +111,14 @@ def subject(result: Result) -> str:
         files += f" and {plural(len(dump.paths) - 1, 'more file')}"
     step = "" if dump.step is None else f"step {dump.step} of "
     size = f"{plural(counts.rows, 'response')} in {plural(counts.groups, 'group')}"
-    return f"{step}{files} ({clip(dump.dialect, 30)}): {size}"
+    return f"{step}{files} ({clip(dump.dialect, 30)}): {size}{_scope(result)}"
+
+
+def _scope(result: Result) -> str:
+    """Which turns were taken, "" for the first ones, as they are the rule."""
+    name = str(result.inputs.settings.get("scope", "first_turn"))
+    words = {"first_turn": "", "trajectory_uniform": ", one turn drawn from each trajectory"}
+    return words.get(name, f", {clip(name.replace('_', ' '), 30)} of each trajectory only")
 
 
 def scorer(result: Result) -> str:

@@ -125,7 +125,7 @@ def check_folder(
 
 def _identity(
     dump: DumpInput, checkpoint: CheckpointInput | None
-) -> tuple[str, int | None, str | None]:
+) -> tuple[str | None, int | None, str | None]:
     return dump.sha256, dump.step, None if checkpoint is None else checkpoint.fingerprint
 
 

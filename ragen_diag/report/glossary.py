@@ -116,6 +116,25 @@ TERMS: Mapping[str, Term] = {
         share=True,
         definition="number of different response texts / number of responses",
     ),
+    "distinct_ratio_in_groups": Term(
+        label="distinct texts of a group",
+        group=_ENTROPY,
+        share=True,
+        definition="the same within a group, white space normalised, mean over groups",
+    ),
+    "answer_top1_share": Term(
+        label="commonest answer",
+        group=_ENTROPY,
+        share=True,
+        low_above=True,
+        definition="share of the commonest answer among all that could be told from the rest",
+    ),
+    "distinct_answer_ratio": Term(
+        label="distinct answers",
+        group=_MI,
+        share=True,
+        definition="different answers among the commonest of each prompt / number of prompts",
+    ),
     "valid_thinking_rate": Term(
         label="valid reasoning",
         group=_FORM,
@@ -127,6 +146,12 @@ TERMS: Mapping[str, Term] = {
         group=_FORM,
         share=True,
         definition="responses that end at the length cap",
+    ),
+    "empty_answer_rate": Term(
+        label="empty answers",
+        group=_FORM,
+        share=True,
+        definition="answers without any text among all that could be told from the rest",
     ),
     "reasoning_length": Term(
         label="reasoning length", group=_FORM, definition="mean tokens of scored reasoning"
@@ -149,6 +174,12 @@ TERMS: Mapping[str, Term] = {
         label="success", group=_REWARD, share=True, definition="share of successful responses"
     ),
     "reward_mean": Term(label="mean reward", group=_REWARD),
+    "reward_length_correlation": Term(
+        label="reward against length",
+        group=_REWARD,
+        definition="rank correlation of reward and response length within groups, mean over groups"
+        " where both vary; in characters where tokens are unknown",
+    ),
 }
 
 _AT_K = re.compile(r"retrieval_accuracy@(\d{1,6})")

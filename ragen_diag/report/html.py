@@ -222,7 +222,7 @@ def _provenance(result: Result) -> list[tuple[str, str]]:
     more = len(dump.paths) - MOST_PATHS
     rows = [
         ("dump", ", ".join(dump.paths[:MOST_PATHS]) + (f" and {more} more" if more > 0 else "")),
-        ("dump sha256", dump.sha256),
+        ("dump sha256", dump.sha256 or "none, as it is remote"),
         ("dialect", dump.dialect),
         ("step", "not named" if dump.step is None else str(dump.step)),
         ("groups found by", _counts(dump.group_source)),

@@ -1,10 +1,10 @@
-"""Groups and a checkpoint in, `Scores` out: every response under every distinct prompt.
+"""Groups and a checkpoint in, `Scores` out: every response under every distinct prompt of its turn.
 
 RAGEN-2 (arXiv 2604.06268), Sec. 2.3. Knows nothing of files, rewards or regimes. Importing this
 package imports no torch; `score` does.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 
 from ragen_diag.errors import ScoringError
 from ragen_diag.scoring.batches import default_budget
-from ragen_diag.scoring.scores import Noise, Scores, read_scores, write_scores
+from ragen_diag.scoring.pairs import Block, Crossing, blocks
+from ragen_diag.scoring.scores import Noise, Scores, read_scores, worst, write_scores
 
 __all__ = ["Noise", "Scores", "read_scores", "score", "write_scores"]
 
@@ -30,19 +31,6 @@ class Policy(Protocol):
     def vocab_size(self) -> int: ...
 
 
-class Crossing(Protocol):
-    """What is needed of groups."""
-
-    @property
-    def prompt_ids_P(self) -> list[list[int]]: ...
-    @property
-    def opening_ids_R(self) -> list[list[int]]: ...
-    @property
-    def reasoning_ids_R(self) -> list[list[int]]: ...
-    @property
-    def own_R(self) -> NDArray[np.int64]: ...
-
-
 def score(
     checkpoint: Policy,
     groups: Crossing,
@@ -52,18 +40,18 @@ def score(
     temperature: float = 1.0,
     on_progress: Callable[[int, int], None] | None = None,
 ) -> Scores:
-    """log p(Z_r given prompt p and the row's opening) for all rows r and columns p, in nats.
+    """log p(Z_r given prompt p and the row's opening) for rows r and the columns p of their turn.
 
-    `response_ids` names the rows of `groups` in their order. `batch_tokens` bounds the padded
-    tokens of one forward pass (None: a fixed function of the vocabulary); it changes scores by
-    rounding only. `temperature` divides the logits before the softmax. Equal rows are scored once.
-    `on_progress(done, total)` counts pairs of distinct rows.
+    In nats; -inf for columns of other turns. `response_ids` names the rows of `groups` in their
+    order. `batch_tokens` bounds the padded tokens of one forward pass (None: a fixed function of
+    the vocabulary); it changes scores by rounding only. `temperature` divides the logits before
+    the softmax. Equal rows of a turn are scored once. `on_progress(done, total)` counts pairs of
+    distinct rows.
 
     Raises:
         ScoringError: nothing to score, ids that the model doesn't have, scores that are not
             finite even one by one, or no way of scoring that agrees with the reference.
     """
-    from ragen_diag.scoring.paths import Pairs, make_probe, score_pairs
     from ragen_diag.scoring.threads import fitting_threads
 
     _check(checkpoint, groups, response_ids)
@@ -71,28 +59,39 @@ def score(
         batch_tokens = default_budget(
             checkpoint.vocab_size, accelerator=not checkpoint.device.startswith("cpu")
         )
-    # U distinct rows; in a collapsed step they are few.
-    place: dict[tuple[tuple[int, ...], tuple[int, ...]], int] = {}
-    rows = zip(groups.opening_ids_R, groups.reasoning_ids_R, strict=True)
-    place_R = np.array([place.setdefault((tuple(o), tuple(z)), len(place)) for o, z in rows])
-    names_U = [response_ids[r] for r in np.unique(place_R, return_index=True)[1]]
-    pairs = Pairs(groups.prompt_ids_P, [o for o, _ in place], [z for _, z in place])
+    apart = blocks(groups)
     how: dict[str, Any] = {"temperature": temperature, "batch_tokens": batch_tokens}
-    how["advance"] = _counter(on_progress, len(place) * len(groups.prompt_ids_P))
-
-    model = checkpoint.model
-    with fitting_threads(model):
-        probe = make_probe(model, pairs, temperature=temperature, dtype=checkpoint.dtype)
-        _require_finite(probe.logp_NN, [names_U[u] for u in probe.row_N])
-        logp_UP, noise = score_pairs(model, pairs, probe, **how)
-    _require_finite(logp_UP, names_U)
+    how["advance"] = _counter(on_progress, sum(block.pairs.size for block in apart))
+    logp_RP = np.full((len(groups.reasoning_ids_R), len(groups.prompt_ids_P)), -np.inf)
+    noises = []
+    with fitting_threads(checkpoint.model):
+        for block in apart:
+            logp_NP, noise = _score_block(checkpoint, block, response_ids, how)
+            logp_RP[np.ix_(block.row_N, block.column_P)] = logp_NP
+            noises.append(noise)
     return Scores(
-        logp_RP=logp_UP[place_R],
+        logp_RP=logp_RP,
         n_tokens_R=np.array([len(z) for z in groups.reasoning_ids_R], dtype=np.int64),
         own_R=np.asarray(groups.own_R, dtype=np.int64),
         response_ids=list(response_ids),
-        noise=noise,
+        noise=worst(noises),
     )
+
+
+def _score_block(
+    checkpoint: Policy, block: Block, response_ids: Sequence[str], how: Mapping[str, Any]
+) -> tuple[NDArray[np.float64], Noise]:
+    """(rows, columns) of the block; which way of scoring is right is found out for each anew, as
+    that depends on lengths."""
+    from ragen_diag.scoring.paths import make_probe, score_pairs
+
+    model, pairs = checkpoint.model, block.pairs
+    names_U = [response_ids[r] for r in block.first_U]
+    probe = make_probe(model, pairs, temperature=how["temperature"], dtype=checkpoint.dtype)
+    _require_finite(probe.logp_NN, [names_U[u] for u in probe.row_N])
+    logp_UP, noise = score_pairs(model, pairs, probe, **how)
+    _require_finite(logp_UP, names_U)
+    return logp_UP[block.place_N], noise
 
 
 def _check(checkpoint: Policy, groups: Crossing, response_ids: Sequence[str]) -> None:

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from ragen_diag.errors import ScoringError
 from ragen_diag.scoring.full import score_full
 from ragen_diag.scoring.naive import score_naive
+from ragen_diag.scoring.pairs import Pairs
 from ragen_diag.scoring.prefix import PathUnusable, score_prefix
 from ragen_diag.scoring.scores import FEWEST_TOKENS, Noise
 
@@ -31,23 +32,6 @@ PATHS: dict[str, Callable[..., NDArray[np.float64]]] = {
 
 # What a model's own code raises when it is handed a cache that it was not written for.
 MODEL_ERRORS = (PathUnusable, AttributeError, IndexError, RuntimeError, TypeError, ValueError)
-
-
-@dataclass(frozen=True)
-class Pairs:
-    """What to score: every row under every prompt."""
-
-    prompt_ids_P: Sequence[Sequence[int]]
-    opening_ids_R: Sequence[Sequence[int]]
-    reasoning_ids_R: Sequence[Sequence[int]]
-
-    def part(self, row_N: Sequence[int], column_N: Sequence[int]) -> "Pairs":
-        """The pairs of some rows and columns."""
-        return Pairs(
-            [self.prompt_ids_P[p] for p in column_N],
-            [self.opening_ids_R[r] for r in row_N],
-            [self.reasoning_ids_R[r] for r in row_N],
-        )
 
 
 @dataclass(frozen=True)

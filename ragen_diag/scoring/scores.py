@@ -5,7 +5,8 @@ Kept as `scores.parquet`, so that whatever follows can be run again without a mo
 
 import json
 import os
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -48,13 +49,30 @@ class Noise:
     """Why the faster path was not taken, or which rows needed the reference."""
 
 
+def worst(noises: Sequence[Noise]) -> Noise:
+    """What holds for several matrices alike: the largest differences, over all probed pairs.
+
+    Different paths and notes are told side by side. At least one is needed.
+    """
+    notes = Counter(noise.note for noise in noises if noise.note is not None)
+    told = [note if n == 1 else f"{note} ({n} times)" for note, n in notes.items()]
+    return Noise(
+        per_token=max(noise.per_token for noise in noises),
+        per_response=max(noise.per_response for noise in noises),
+        pairs=sum(noise.pairs for noise in noises),
+        tolerance=max(noise.tolerance for noise in noises),
+        path=", ".join(dict.fromkeys(noise.path for noise in noises)),
+        note="; ".join(told) or None,
+    )
+
+
 @dataclass(frozen=True)
 class Scores:
     """The matrix L of RAGEN-2 (arXiv 2604.06268, Sec. 2.3) for one step.
 
     `logp_RP[r, p]` is log p(Z_r given X_p) in nats, summed over the `n_tokens_R[r]` tokens of Z_r;
-    always finite and <= 0 up to rounding. `own_R[r]` is the column of the prompt that row r was
-    sampled from.
+    finite and <= 0 up to rounding where p is a prompt of r's turn, -inf where it is none and so no
+    candidate. `own_R[r]` is the column of the prompt that row r was sampled from.
     """
 
     logp_RP: NDArray[np.float64]
@@ -65,13 +83,16 @@ class Scores:
 
 
 def write_scores(scores: Scores, path: str | Path) -> None:
-    """Write `scores.parquet`: a row per response, all at once or not at all."""
+    """Write `scores.parquet`: a row per response, all at once or not at all.
+
+    A column that is no candidate of a row is null in it.
+    """
     path = Path(path)
     columns = {
         "response_id": scores.response_ids,
         "own": scores.own_R,
         "n_tokens": scores.n_tokens_R,
-        "logp": scores.logp_RP.tolist(),
+        "logp": [[None if x == -np.inf else x for x in row] for row in scores.logp_RP.tolist()],
     }
     partial = path.with_name(path.name + ".partial")
     pl.DataFrame(columns, schema=SCHEMA).write_parquet(
@@ -96,8 +117,9 @@ def read_scores(path: str | Path) -> Scores:
         raise ResultError(f"{path}: not a file of scores; run `ragen-diag analyze` again")
     if table["logp"].list.len().n_unique() > 1 or table["logp"].null_count():
         raise ResultError(f"{path}: rows have different numbers of prompts; the file is damaged")
+    logp = table["logp"].list.eval(pl.element().fill_null(-np.inf))
     return Scores(
-        logp_RP=np.array(table["logp"].to_list(), dtype=np.float64).reshape(len(table), -1),
+        logp_RP=np.array(logp.to_list(), dtype=np.float64).reshape(len(table), -1),
         n_tokens_R=table["n_tokens"].to_numpy().copy(),
         own_R=table["own"].to_numpy().copy(),
         response_ids=table["response_id"].to_list(),

@@ -1,0 +1,87 @@
+"""What is to be scored: rows under prompts, in blocks that have nothing to do with each other.
+
+Token ids alone; knows no model and imports no torch.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+class Crossing(Protocol):
+    """What is needed of groups."""
+
+    @property
+    def prompt_ids_P(self) -> list[list[int]]: ...
+    @property
+    def turn_P(self) -> NDArray[np.int64]: ...
+    @property
+    def opening_ids_R(self) -> list[list[int]]: ...
+    @property
+    def reasoning_ids_R(self) -> list[list[int]]: ...
+    @property
+    def own_R(self) -> NDArray[np.int64]: ...
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """What to score: every row under every prompt."""
+
+    prompt_ids_P: Sequence[Sequence[int]]
+    opening_ids_R: Sequence[Sequence[int]]
+    reasoning_ids_R: Sequence[Sequence[int]]
+
+    def part(self, row_N: Sequence[int], column_N: Sequence[int]) -> "Pairs":
+        """The pairs of some rows and columns."""
+        return Pairs(
+            [self.prompt_ids_P[p] for p in column_N],
+            [self.opening_ids_R[r] for r in row_N],
+            [self.reasoning_ids_R[r] for r in row_N],
+        )
+
+    @property
+    def size(self) -> int:
+        """Number of pairs."""
+        return len(self.prompt_ids_P) * len(self.reasoning_ids_R)
+
+
+@dataclass(frozen=True)
+class Block:
+    """The rows and columns of one turn: `pairs` are its U distinct rows under its columns.
+
+    `row_N` and `column_P` are its places in the whole matrix, `place_N` the distinct row of each
+    of its rows, `first_U` the first row (of the whole matrix) of each distinct one.
+    """
+
+    row_N: NDArray[np.int64]
+    column_P: NDArray[np.int64]
+    place_N: NDArray[np.int64]
+    first_U: NDArray[np.int64]
+    pairs: Pairs
+
+
+def blocks(groups: Crossing) -> list[Block]:
+    """One block per turn, in the turns' order; every row and every column is in exactly one."""
+    turn_R = groups.turn_P[groups.own_R]
+    return [
+        _block(groups, np.flatnonzero(turn_R == turn), np.flatnonzero(groups.turn_P == turn))
+        for turn in np.unique(groups.turn_P)
+    ]
+
+
+def _block(groups: Crossing, row_N: NDArray[np.int64], column_P: NDArray[np.int64]) -> Block:
+    # In a collapsed step distinct rows are few.
+    place: dict[tuple[tuple[int, ...], tuple[int, ...]], int] = {}
+    rows = [(tuple(groups.opening_ids_R[r]), tuple(groups.reasoning_ids_R[r])) for r in row_N]
+    place_N = np.array([place.setdefault(row, len(place)) for row in rows], dtype=np.int64)
+    prompts = [groups.prompt_ids_P[p] for p in column_P]
+    return Block(
+        row_N=row_N,
+        column_P=column_P,
+        place_N=place_N,
+        first_U=row_N[np.unique(place_N, return_index=True)[1]],
+        pairs=Pairs(prompts, [opening for opening, _ in place], [z for _, z in place]),
+    )
