@@ -14,6 +14,7 @@ import typer
 
 from ragen_diag import __version__
 from ragen_diag.cli.analyze import analyze
+from ragen_diag.cli.convert import convert
 from ragen_diag.cli.schema import schema
 from ragen_diag.errors import RagenDiagError
 
@@ -25,6 +26,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command()(analyze)
+app.command()(convert)
 app.command()(schema)
 
 

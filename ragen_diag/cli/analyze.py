@@ -235,7 +235,7 @@ def analyze(
 
 
 def _run(
-    dump: list[Path],
+    dump: list[str],
     ckpt: str | None,
     settings: Settings,
     baseline: Path | None,

@@ -4,7 +4,6 @@ import os
 import re
 from collections.abc import Sequence
 from enum import StrEnum
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -33,7 +32,7 @@ class StepChoice(StrEnum):
 
 
 DumpArgument = Annotated[
-    list[Path],
+    list[str],
     typer.Argument(
         help="Rollout dump: files or folders, or s3://, gs:// and hf:// paths of Parquet files.",
         show_default=False,

@@ -50,11 +50,14 @@ def assemble(
     cells["extra"] = _extra(raw, draft, cells.get("extra"))
     cells["_file"] = cells.get("_file", _nulls("_file", raw)).fill_null(str(raw.path))
     cells["_row"] = cells.get("_row", _nulls("_row", raw)).fill_null(raw.row)
-    cells["step"] = fill_steps(
-        cells.get("step", _nulls("step", raw)), raw.row, raw.path, by_name=step_in_name
-    )
+    # A table that was converted knows the file of each row; its own name says nothing of them.
+    converted = "_file" in draft.columns
+    step = cells.get("step", _nulls("step", raw))
+    if not converted:
+        step = fill_steps(step, raw.row, raw.place, by_name=step_in_name)
+    cells["step"] = step
     cells["split"] = cells.get("split", _nulls("split", raw))
-    if (split := split_of_path(raw.path)) is not None:
+    if not converted and (split := split_of_path(raw.place)) is not None:
         cells["split"] = cells["split"].fill_null(split)
     nothing = [cells.get(n, _nulls(n, raw)).is_null() for n in ("response", "response_ids")]
     flags.append(_where(nothing[0] & nothing[1], "null_response"))

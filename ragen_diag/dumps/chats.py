@@ -46,7 +46,7 @@ def with_turns(raw: RawTable, draft: Draft) -> tuple[RawTable, Draft]:
     )
     if "trajectory_id" not in columns:
         names = columns.pop("sample_id", raw.row.gather(rows)).cast(pl.String)
-        columns["trajectory_id"] = f"{raw.path.stem}:" + names
+        columns["trajectory_id"] = f"{raw.place.stem}:" + names
         columns["turn"] = pl.Series([turn.index for turn in flat], dtype=pl.Int32)
     return _gathered(raw, rows, [turn.flags for turn in flat]), replace(draft, columns=columns)
 

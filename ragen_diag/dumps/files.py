@@ -54,6 +54,11 @@ class DumpFile:
         return str(self.path).rpartition("/")[2]
 
 
+def is_remote(given: str | Path) -> bool:
+    """Whether a path is a URL."""
+    return isinstance(given, str) and REMOTE.match(given) is not None
+
+
 def find_files(given: str | Path) -> Iterator[list[DumpFile]]:
     """The files behind one path: the file itself, or a folder's files, tier after tier.
 
@@ -64,7 +69,7 @@ def find_files(given: str | Path) -> Iterator[list[DumpFile]]:
     Raises:
         DumpError: the path is missing, neither file nor folder, or not UTF-8.
     """
-    if REMOTE.match(str(given)):
+    if is_remote(given):
         yield [DumpFile(str(given))]
         return
     path = _path(given)

@@ -17,8 +17,11 @@ from ragen_diag.dumps.streams import Container, is_packed, unpacked
 from ragen_diag.errors import DumpError
 
 BATCH_ROWS = 1 << 17
-CHECKED = b"ragen-diag.page-checksums"
-"""Key in a Parquet file's metadata that says that every page has a checksum."""
+BATCH_BYTES = 32 << 20
+_FEWEST_ROWS = 64
+_BUFFER = 1 << 20
+CHECKED = b"ragen-diag.rows"
+"""Key in the metadata of a converted file, under which `checked_rows` is kept."""
 
 _INDEX = "__index_level_"
 _BROKEN = (
@@ -52,11 +55,12 @@ def frame_batches(
     """The rows of a file in order, with `columns` alone, in batches of at most BATCH_ROWS or so.
 
     Raises:
-        DumpError: the file cannot be decoded, for example because its end is missing.
+        DumpError: the file cannot be decoded, for example because its end is missing, or a page
+            has another checksum than was written.
     """
     try:
-        if isinstance(path, Path) and container == "parquet" and _has_checksums(path):
-            yield from _checked_batches(path, columns)
+        if isinstance(path, Path) and container == "parquet" and not is_packed(path):
+            yield from _parquet_batches(path, columns)
             return
         lazy = _lazy(path, container).select(columns)
         yield from lazy.collect_batches(chunk_size=BATCH_ROWS, maintain_order=True, lazy=True)
@@ -108,17 +112,49 @@ def _arrow(stream: IO[bytes]) -> pl.LazyFrame:
     return read(stream).lazy()
 
 
-def _has_checksums(path: Path) -> bool:
-    return CHECKED in (pq.read_metadata(path).metadata or {})
+def _parquet_batches(path: Path, columns: Sequence[str]) -> Iterator[pl.DataFrame]:
+    """By the engine that survives damaged files and compares pages with their checksums."""
+    # Buffered and not read ahead, so that a row group is never held as a whole.
+    file = pq.ParquetFile(
+        path, page_checksum_verification=True, buffer_size=_BUFFER, pre_buffer=False
+    )
+    written = (file.schema_arrow.metadata or {}).get(CHECKED)
+    rows = 0
+    try:
+        for batch in file.iter_batches(_batch_rows(file, columns), columns=list(columns)):
+            frame = pl.from_arrow(batch)
+            assert isinstance(frame, pl.DataFrame)
+            rows += frame.height
+            yield frame.select(columns)
+    except pa.ArrowNotImplementedError:
+        # Nested columns beyond 2 GiB in a row group; only the other engine reads them.
+        if rows:
+            raise
+        lazy = pl.scan_parquet(path, glob=False, hive_partitioning=False).select(columns)
+        yield from lazy.collect_batches(chunk_size=BATCH_ROWS, maintain_order=True, lazy=True)
+        return
+    if written is not None and written != checked_rows(rows, file.schema_arrow.names):
+        raise ValueError("rows or columns are missing or have other names than were written")
 
 
-def _checked_batches(path: Path, columns: Sequence[str]) -> Iterator[pl.DataFrame]:
-    """By the engine that compares the pages with their checksums."""
-    file = pq.ParquetFile(path, page_checksum_verification=True)
-    for batch in file.iter_batches(BATCH_ROWS, columns=list(columns)):
-        frame = pl.from_arrow(batch)
-        assert isinstance(frame, pl.DataFrame)
-        yield frame.select(columns)
+def _batch_rows(file: pq.ParquetFile, columns: Sequence[str]) -> int:
+    """Rows of a batch that hold about BATCH_BYTES in these columns."""
+    metadata = file.metadata
+    wanted = set(columns)
+    groups = (metadata.row_group(number) for number in range(metadata.num_row_groups))
+    parts = (group.column(i) for group in groups for i in range(group.num_columns))
+    size = sum(
+        part.total_uncompressed_size
+        for part in parts
+        if part.path_in_schema.partition(".")[0] in wanted
+    )
+    rows = int(BATCH_BYTES / max(size / max(metadata.num_rows, 1), 1))
+    return min(BATCH_ROWS, max(_FEWEST_ROWS, rows))
+
+
+def checked_rows(rows: int, columns: Sequence[str]) -> bytes:
+    """What a converted file says of its own size: what no checksum of a page covers."""
+    return f"{rows} {' '.join(columns)}".encode()
 
 
 def _unreadable(path: Path | str, container: Container, error: BaseException) -> DumpError:

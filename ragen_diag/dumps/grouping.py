@@ -154,7 +154,7 @@ def _ids_name_rows(keys: pl.DataFrame) -> bool:
     for rows in (keys.head(_FIRST_ROWS), keys):
         if rows.select("step", "group").is_duplicated().any():
             return False
-    prompts = keys.select(pl.struct("step", "prompt").n_unique()).item()
+    prompts = keys.select(pl.struct("step", "split", "prompt").n_unique()).item()
     return bool(prompts * 2 <= keys.height)
 
 
@@ -167,7 +167,7 @@ def _ids_contradict_prompts(keys: pl.DataFrame, mixed: pl.DataFrame) -> bool:
         return False
     rows = keys.filter(_is_first_turn(keys))
     groups = rows.select(pl.struct("step", "group").n_unique()).item()
-    by_prompt = rows.group_by("step", "prompt").agg(pl.col("group").n_unique())
+    by_prompt = rows.group_by("step", "split", "prompt").agg(pl.col("group").n_unique())
     several = by_prompt.filter(pl.col("group") > 1).height
     return bool(mixed.height >= _MOST * groups and several * 2 >= by_prompt.height)
 

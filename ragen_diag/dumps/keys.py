@@ -29,15 +29,17 @@ KEY_COLUMNS = (
 """Canonical columns that the keys are made of."""
 INFERRED = ("derived_key", "contiguous", "prompt_text")
 """Sources of a group id that is not the trainer's own."""
+_SOURCE = pl.Enum(("explicit", *INFERRED))
 
 
 def row_keys(table: pl.DataFrame, file: int, *, named: bool = True) -> pl.DataFrame:
     """One row of numbers for each row of the canonical table; hashes are UInt64.
 
     `file` is the place of the rows' file in the dump. Columns: step, file, row, group (null
-    without an id), named (whether the id is the trainer's own), sample, trajectory, turn, split,
-    prompt (null without one), truth, response, reward; and where rows are to be `named`, digest: a
-    hash of prompt and truth that is the same everywhere, from which ids are made.
+    without an id), named (whether the id is the trainer's own), source (where it is from, else),
+    sample, trajectory, turn, split, prompt (null without one), truth, response, reward; and where
+    rows are to be `named`, digest: a hash of prompt and truth that is the same everywhere, from
+    which ids are made.
     """
     prompt = _first_hash(table, "prompt", "messages", "prompt_ids")
     response = _first_hash(table, "response", "response_ids")
@@ -49,6 +51,10 @@ def row_keys(table: pl.DataFrame, file: int, *, named: bool = True) -> pl.DataFr
         # An evaluation counts its groups anew; its rewards are not those of training.
         _hash(pl.concat_str(pl.col("group_id"), pl.col("split").fill_null(""))).alias("group"),
         (pl.col("group_id").is_not_null() & ~inferred).alias("named"),
+        pl.when(pl.col("group_id").is_not_null() & inferred)
+        .then("group_source")
+        .cast(_SOURCE)
+        .alias("source"),
         _hash(pl.col("sample_id")).alias("sample"),
         _hash(pl.col("trajectory_id")).alias("trajectory"),
         pl.col("turn"),
@@ -108,6 +114,8 @@ def _first_hash(table: pl.DataFrame, *names: str) -> pl.Expr:
 
 def _texts(table: pl.DataFrame, *names: str) -> list[pl.Expr]:
     first, *others = names
+    if not table[first].null_count():
+        return [pl.col(first)]
     there = [name for name in others if table[name].null_count() < table.height]
     nested = (
         pl.when(pl.col(name).is_not_null()).then(pl.struct(name).struct.json_encode())

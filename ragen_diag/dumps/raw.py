@@ -5,7 +5,7 @@ The value between files and dialects; knows neither.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
+from pathlib import Path, PurePath
 
 import polars as pl
 
@@ -20,7 +20,7 @@ class RawTable:
     uneven lists.
     """
 
-    path: Path
+    path: Path | str
     frame: pl.DataFrame
     row: pl.Series
     flags: pl.Series
@@ -28,3 +28,8 @@ class RawTable:
     mixed_columns: frozenset[str] = frozenset()
     """Text columns whose values were of several types, or of a format that knows text alone."""
     notes: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def place(self) -> PurePath:
+        """The path as one whose parts can be asked for, also where it is a URL."""
+        return PurePath(str(self.path))

@@ -49,7 +49,9 @@ def steps_written_again(
     if keys["step"].dtype == pl.Null or (len(paths) == 1 and keys.select(forwards).item()):
         return [], pl.repeat(0, keys.height, eager=True)
     parts = keys.select(_parts()).to_series().alias("part")
-    rows = keys.select("step", "file", "prompt", "response", "reward").with_columns(parts)
+    rows = keys.select(
+        "step", "file", "prompt", "response", "reward", pl.col("split").cast(pl.String), parts
+    )
     rows = rows.filter(pl.col("step").is_not_null())
     found = []
     for step, *pair in _sharing_prompts(rows).sort("step", "part", "other").rows():
@@ -85,11 +87,13 @@ def _parts() -> pl.Expr:
 
 def _sharing_prompts(rows: pl.DataFrame) -> pl.DataFrame:
     """Pairs of parts (part < other) that share at least OVERLAP of the smaller one's prompts."""
-    prompts = rows.select("step", "part", "prompt").unique()
+    prompts = rows.select("step", "part", "split", "prompt").unique()
     sizes = prompts.group_by("step", "part").len("size")
     of_other = sizes.rename({"part": "other", "size": "other_size"})
     return (
-        prompts.join(prompts.rename({"part": "other"}), on=["step", "prompt"], nulls_equal=True)
+        prompts.join(
+            prompts.rename({"part": "other"}), on=["step", "split", "prompt"], nulls_equal=True
+        )
         .filter(pl.col("part") < pl.col("other"))
         .group_by("step", "part", "other")
         .len("shared")

@@ -57,7 +57,7 @@ def choose_reward(raw: RawTable, draft: Draft, reading: Reading) -> Reward | Non
     if reading.rewards:
         return _asked(raw, draft, reading)
     if draft.reward is not None:
-        return _column(raw, draft.reward, reading)
+        return _column(raw, draft, draft.reward, reading)
     if draft.summed:
         notes = {"unweighted_reward_sum": rows} if len(draft.summed) > 1 else {}
         parts = [raw.frame[name] for name in draft.summed]
@@ -136,11 +136,15 @@ def _asked(raw: RawTable, draft: Draft, reading: Reading) -> Reward | None:
             return None
     if len(found) == 1 and reading.rewards[0][1] == 1.0:
         (name, _), *_ = reading.rewards
-        return _column(raw, name, reading) if name in raw.frame.columns else one_column(found[0])
+        return (
+            _column(raw, draft, name, reading)
+            if name in raw.frame.columns
+            else one_column(found[0])
+        )
     return weighted_sum(found, [weight for _, weight in reading.rewards])
 
 
-def _column(raw: RawTable, name: str, reading: Reading) -> Reward:
+def _column(raw: RawTable, draft: Draft, name: str, reading: Reading) -> Reward:
     """One column, whose values may be objects or lists in all rows or in some."""
     values = raw.frame[name]
     nested = isinstance(values.dtype, pl.Struct | pl.List | pl.Array) or name in raw.json_columns
@@ -154,7 +158,7 @@ def _column(raw: RawTable, name: str, reading: Reading) -> Reward:
             reward.instead,
             notes={"reward_from_text": coerced} if coerced else {},
         )
-    return _nested(raw, values, reading)
+    return _nested(raw, draft, values, reading)
 
 
 def _some_nested(values: pl.Series) -> bool:
@@ -163,7 +167,8 @@ def _some_nested(values: pl.Series) -> bool:
     return bool(values.str.contains(r"^\s*[\[{]").fill_null(False).any())
 
 
-def _nested(raw: RawTable, values: pl.Series, reading: Reading) -> Reward:
+def _nested(raw: RawTable, draft: Draft, values: pl.Series, reading: Reading) -> Reward:
+    tokens = _lengths(draft)
     notes: Counter[str] = Counter()
     numbers: list[object] = []
     others: dict[str, list[object]] = {}
@@ -180,7 +185,8 @@ def _nested(raw: RawTable, values: pl.Series, reading: Reading) -> Reward:
             value = value.get(key)
         if isinstance(value, list):
             how = reading.reward_reduce or "sum"
-            notes[f"reward_list_{_DONE[how]}"] += 1
+            of = "per_token" if tokens is not None and tokens[i] == len(value) else "list"
+            notes[f"reward_{of}_{_DONE[how]}"] += 1
             value = _reduced(value, how)
         numbers.append(value)
     if reading.reward_key and keys and reading.reward_key not in keys:
@@ -196,6 +202,13 @@ def _nested(raw: RawTable, values: pl.Series, reading: Reading) -> Reward:
 
 
 _DONE: Mapping[Reduce, str] = {"sum": "summed", "last": "last_taken", "mean": "averaged"}
+
+
+def _lengths(draft: Draft) -> list[int | None] | None:
+    """Tokens of every response, where the dump has them."""
+    if "response_ids" not in draft.columns:
+        return None
+    return columns.token_ids(draft.columns["response_ids"])[0].list.len().to_list()
 
 
 def _loaded(cell: object) -> object:

@@ -4,7 +4,7 @@ Knows dialects only by their `unfold`.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
@@ -45,37 +45,36 @@ class Rows:
         self.flags.append(flags)
 
 
-def flat_rows(chunk: Chunk, dialect: Dialect, reading: Reading) -> Rows:
+def flat_rows(chunk: Chunk, dialect: Dialect, path: Path, reading: Reading) -> Rows:
     """The rows of a chunk."""
     rows = Rows()
     for record, number, flags in zip(chunk.records, chunk.rows, chunk.flags, strict=True):
-        for row in _shaped(record, reading):
+        for row in _shaped(record, path, reading):
             rows.add(row, number, flags, dialect)
     return rows
 
 
 def row_names(chunk: Chunk, path: Path, reading: Reading) -> list[str]:
     """The names that the records of a chunk have as rows, under the names asked for."""
-    names = {
-        name: None for record in chunk.records for row in _shaped(record, reading) for name in row
-    }
-    return list(renamed(names, path, reading))
+    rows = (row for record in chunk.records for row in _shaped(record, path, reading))
+    return list({name: None for row in rows for name in row})
 
 
-def renamed(record: Mapping[str, _Value], path: Path | str, reading: Reading) -> dict[str, _Value]:
+def renamed(record: dict[str, _Value], path: Path | str, reading: Reading) -> dict[str, _Value]:
     """A record under the names that `--map` gives.
 
     Raises:
         UsageError: the new name is that of another column.
     """
-    names = {old: new for new, old in reading.names.items() if old in record}
+    names = {old: new for new, old in reading.names.items() if old in record and old != new}
+    if not names:
+        return record
     for old, new in names.items():
-        if new in record and new not in names and old != new:
+        if new in record and new not in names:
             raise UsageError(f"--map {new}={old}: {path} has a column {new} already")
     return {names.get(name, name): value for name, value in record.items()}
 
 
-def _shaped(record: Record, reading: Reading) -> Iterator[Record]:
-    new_names = {old: new for new, old in reading.names.items()}
-    for row in rows_of({new_names.get(name, name): value for name, value in record.items()}):
-        yield {new_names.get(name, name): value for name, value in row.items()}
+def _shaped(record: Record, path: Path, reading: Reading) -> Iterator[Record]:
+    for row in rows_of(renamed(record, path, reading)):
+        yield renamed(row, path, reading)

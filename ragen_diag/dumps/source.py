@@ -75,7 +75,9 @@ class Source:
             draft = self._draft(raw)
             raw_turns, draft = (raw, draft) if self.dialect.unfold else with_turns(raw, draft)
             reward = choose_reward(raw_turns, draft, self.reading)
-            table = assemble(raw_turns, draft, reward, step_in_name=self.dialect.file_names_step)
+            # A W&B table is named after the time of logging, and may hold all steps before it.
+            named = self.dialect.file_names_step and not self.file.name.endswith(".table.json")
+            table = assemble(raw_turns, draft, reward, step_in_name=named)
             notes = Counter(raw.notes)
             notes.update(draft.notes)
             notes.update({} if reward is None else reward.notes)
@@ -120,7 +122,7 @@ class Source:
         for chunk in record_chunks(path, self.container):
             good, last = good + len(chunk.records), max(last, chunk.last)
             bad |= chunk.bad
-            rows = flat_rows(chunk, self.dialect, self.reading)
+            rows = flat_rows(chunk, self.dialect, path, self.reading)
             if rows.records or rows.notes or chunk.bad:
                 lost = tuple(f"line {number} {what}" for number, what in chunk.bad.items())
                 yield self._typed(rows), lost
@@ -130,7 +132,7 @@ class Source:
 
     def _typed(self, rows: Rows) -> RawTable:
         return RawTable(
-            path=Path(self.file.path),
+            path=self.file.path,
             frame=typed(rows.records, self.kinds),
             row=pl.Series("_row", rows.rows, dtype=pl.Int64),
             flags=pl.Series("_flags", rows.flags, dtype=pl.List(pl.String)),
@@ -174,7 +176,7 @@ def open_source(
     """
     path = file.path
     try:
-        container = "parquet" if isinstance(path, str) else container_of(path)
+        container = _container_of_remote(path) if isinstance(path, str) else container_of(path)
         if container in TABLES:
             schema = empty_frame(path, container)
             names = list(renamed(dict.fromkeys(schema.columns), path, reading))
@@ -183,6 +185,14 @@ def open_source(
         return _open_records(file, container, reading, dialects, fallback)
     except OSError as error:
         raise DumpError(f"{path}: cannot be opened ({error.strerror})") from error
+
+
+def _container_of_remote(url: str) -> Container:
+    if not url.partition("?")[0].endswith(".parquet"):
+        raise DumpError(
+            f"{url}: of remote files only Parquet is read, by its full name; download it first"
+        )
+    return "parquet"
 
 
 def _open_records(
@@ -203,7 +213,7 @@ def _open_records(
             names = row_names(chunk, path, reading)
             found = recognise(path, names, dialects, fallback, named=reading.dialect)
         if found is not None:
-            rows = flat_rows(chunk, found.dialect, reading)
+            rows = flat_rows(chunk, found.dialect, path, reading)
             kinds = merged(kinds, kinds_of(rows.records)) if rows.records else kinds
     if found is None:
         line_notes(path, bad, last, 0, reading.max_bad_share)
@@ -213,7 +223,7 @@ def _open_records(
 
 def _raw(path: Path | str, frame: pl.DataFrame, first: int) -> RawTable:
     return RawTable(
-        path=Path(path),
+        path=path,
         frame=frame,
         row=pl.int_range(first, first + frame.height, eager=True).alias("_row"),
         flags=pl.repeat([], frame.height, dtype=pl.List(pl.String), eager=True).alias("_flags"),

@@ -4,7 +4,7 @@ Knows no dialects; a step that column and name put differently is an error, not 
 """
 
 import re
-from pathlib import Path
+from pathlib import PurePath
 
 import polars as pl
 
@@ -31,17 +31,19 @@ def step_of_name(name: str) -> int | None:
     return steps[-1] if steps and steps[-1] <= _LARGEST else None
 
 
-def step_of_file(path: Path) -> int | None:
+def step_of_file(path: PurePath) -> int | None:
     """The step in a file's own name, which may be the step alone.
 
-    >>> step_of_file(Path("global_step_5/12.jsonl"))
+    >>> step_of_file(PurePath("global_step_5/12.jsonl"))
     12
     """
     alone = re.fullmatch(r"[0-9]+", path.stem)
     return step_of_name(f"step{path.stem}" if alone else path.stem)
 
 
-def fill_steps(step: pl.Series, row: pl.Series, path: Path, *, by_name: bool = True) -> pl.Series:
+def fill_steps(
+    step: pl.Series, row: pl.Series, path: PurePath, *, by_name: bool = True
+) -> pl.Series:
     """`step` with its gaps filled from the file's name.
 
     A folder's name, which may count something else, speaks only where nothing else does: the
@@ -64,11 +66,11 @@ def fill_steps(step: pl.Series, row: pl.Series, path: Path, *, by_name: bool = T
     return step.fill_null(named)
 
 
-def split_of_path(path: Path) -> str | None:
+def split_of_path(path: PurePath) -> str | None:
     """The split that a file's name or its folders name, the nearest first.
 
-    >>> split_of_path(Path("run/eval/5.jsonl")), split_of_path(Path("train_data_step5.jsonl"))
-    ('eval', 'train')
+    >>> [split_of_path(PurePath(name)) for name in ("eval/5.jsonl", "train_data_step5.jsonl")]
+    ['eval', 'train']
     """
     for name in (path.stem, *(parent.name for parent in path.parents[:_LEVELS])):
         found = _SPLIT.fullmatch(name.lower())
@@ -77,6 +79,6 @@ def split_of_path(path: Path) -> str | None:
     return None
 
 
-def _step_of_folders(path: Path) -> int | None:
+def _step_of_folders(path: PurePath) -> int | None:
     steps = (step_of_name(folder.name) for folder in path.parents[:_LEVELS])
     return next((step for step in steps if step is not None), None)

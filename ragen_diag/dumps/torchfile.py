@@ -6,10 +6,23 @@ need unpickling is refused.
 
 import pickle
 import zipfile
+import zlib
 from pathlib import Path
 from typing import Any
 
 from ragen_diag.errors import DumpError
+
+_DAMAGED = (
+    AssertionError,
+    AttributeError,
+    EOFError,
+    LookupError,
+    OSError,
+    RuntimeError,
+    TypeError,
+    ValueError,
+)
+"""What the loader may raise on bytes that are not as they were written."""
 
 
 def read_torch(path: Path) -> Any:
@@ -32,7 +45,7 @@ def read_torch(path: Path) -> Any:
             f"{path}: holds objects that only unpickling, which can run code, would bring back;"
             " load it where you trust it and write its rows as JSON lines or Parquet"
         ) from error
-    except (RuntimeError, EOFError, OSError, ValueError, KeyError) as error:
+    except _DAMAGED as error:
         reason = str(error).splitlines()[0][:120] if str(error) else type(error).__name__
         raise DumpError(f"{path}: a damaged torch file ({reason}); write it again") from error
     return _plain(value)
@@ -41,8 +54,11 @@ def read_torch(path: Path) -> Any:
 def _is_torch_archive(path: Path) -> bool:
     try:
         with zipfile.ZipFile(path) as archive:
+            # By the checksums, since the loader trusts the bytes that it gets.
+            if (broken := archive.testzip()) is not None:
+                raise zipfile.BadZipFile(f"{broken} has another checksum than was written")
             return any(name.endswith("data.pkl") for name in archive.namelist())
-    except (zipfile.BadZipFile, OSError) as error:
+    except (zipfile.BadZipFile, zlib.error, NotImplementedError, *_DAMAGED) as error:
         raise DumpError(f"{path}: a damaged zip archive ({error}); write it again") from error
 
 

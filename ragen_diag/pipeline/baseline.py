@@ -18,14 +18,16 @@ def baseline_metrics(
     temperature: float,
     compat: str,
     tags: tuple[str | None, str | None],
+    scope: str,
 ) -> Mapping[str, Metric]:
     """The baseline's metrics, if they were measured in the same way.
 
-    `tags` are the open and close tag of the new analysis' reasoning spans, None without.
+    `tags` are the open and close tag of the new analysis' reasoning spans, None without; `scope`
+    names its turns.
 
     Raises:
         ResultError: the baseline was not scored by a checkpoint, or under another temperature,
-            formula or reasoning span.
+            formula, reasoning span or scope of turns.
     """
     known = [baseline.metrics[name] for name in OF_BASELINE if name in baseline.metrics]
     if not known:
@@ -34,12 +36,18 @@ def baseline_metrics(
         raise ResultError(
             f"the baseline's model metrics are undefined ({known[0].reason}); take an earlier step"
         )
-    ours: dict[str, object] = {"temperature": temperature, "compat": compat, "reasoning tags": tags}
+    ours: dict[str, object] = {
+        "temperature": temperature,
+        "compat": compat,
+        "reasoning tags": tags,
+        "scope": scope,
+    }
     spans, settings = baseline.inputs.spans, baseline.inputs.settings
     theirs = {
         "temperature": settings.get("temperature"),
         "compat": settings.get("compat"),
         "reasoning tags": (spans.open, spans.close),
+        "scope": settings.get("scope", "first_turn"),
     }
     differing = [
         f"{name} {theirs[name]} there, {value} here"

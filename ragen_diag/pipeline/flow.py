@@ -17,6 +17,7 @@ import polars as pl
 from ragen_diag.checkpoints.layouts import inspect
 from ragen_diag.checkpoints.locate import Located, locate
 from ragen_diag.dumps import read_dump
+from ragen_diag.dumps.files import is_remote
 from ragen_diag.errors import DumpError, UsageError
 from ragen_diag.groups import Groups, make_groups
 from ragen_diag.judging.artefacts import find_artefacts, usable
@@ -75,8 +76,9 @@ def analyze(
     """
     started = time.monotonic()
     settings, observer = settings or Settings(), observer or Silent()
-    paths = [Path(path) for path in ([dumps] if isinstance(dumps, str | Path) else dumps)]
-    located = None if ckpt is None else locate(ckpt, paths)
+    paths = [dumps] if isinstance(dumps, str | Path) else list(dumps)
+    beside = [Path(path) for path in paths if not is_remote(path)]
+    located = None if ckpt is None else locate(ckpt, beside)
     if located is not None and located.path is not None:
         # Milliseconds, before a dump is read that may take minutes.
         inspect(located.path, tokenizer=settings.tokenizer)
@@ -143,8 +145,8 @@ def _require_usable(rollouts: Rollouts, *, scored: bool) -> None:
     if len(splits) > 1:
         listed = ", ".join(f"{split} {rows}" for split, rows in splits)
         raise DumpError(
-            f"{path}: step {table['step'][0]} mixes rows of several splits ({listed}); name the"
-            " files of one of them"
+            f"{path}: step {table['step'][0]} mixes rows of several splits ({listed}); choose one"
+            f" with --split {splits[0][0]}"
         )
     prompts = distinct_prompts(table)
     if scored and prompts < MIN_PROMPTS:
@@ -248,6 +250,7 @@ def _judge(
             temperature=settings.temperature,
             compat=settings.compat,
             tags=(None, None) if tags is None else (tags.open, tags.close),
+            scope=str(settings.scope),
         )
     evidence = gather_evidence(rollouts, step, modelled, rewards, settings, baseline=reference)
     evidence = replace(evidence, metrics=usable(evidence.metrics))

@@ -8,11 +8,17 @@ from ragen_diag.judging.findings import Evidence, Finding, counted, finding
 
 ATTENTION: Mapping[str, str] = {
     "ids_unique_per_row": "every row had a group id of its own and was grouped by its prompt",
+    "ids_contradict_prompts": "group ids cut across the prompts, so rows were grouped by prompt",
     "group_id_with_several_prompts": "groups hold several prompts",
     "unweighted_reward_sum": "the reward is a sum without the trainer's weights",
     "reward_list_summed": "a list of rewards was summed",
+    "reward_per_token_summed": "a reward for each token was summed",
     "turn_rewards_summed": "the rewards of turns were summed",
-    "step_written_twice": "a step was written twice",
+    "unaligned_rewards": "rewards may not be those of their rows",
+    "reward_differs_from_score": "reward and score differ",
+    "two_reward_columns": "a second column could be the reward",
+    "later_turns_ignored": "later answers were left out",
+    "step_written_twice": "a step was written twice and these rows left out",
     "exact_duplicate_rows": "rows are exact copies of others",
     "file_passed_over": "files were passed over",
     "bad_line": "lines hold no record",

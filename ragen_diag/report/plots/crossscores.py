@@ -72,15 +72,16 @@ def draw_crossscores(product: Product) -> Plot:
         _ticks(axes, len(cells_BB), prompts)
         _bar(figure, axes, image, len(cells_BB))
         settle(figure)
-    return Plot(
-        name="crossscores", title=_TITLE, caption=_caption(cells_BB, prompts), figure=figure
-    )
+    chance = product.result.metrics["retrieval_chance_level"].value
+    caption = _caption(cells_BB, prompts, chance or 1 / prompts)
+    return Plot(name="crossscores", title=_TITLE, caption=caption, figure=figure)
 
 
-def _caption(cells_BB: NDArray[np.float64], prompts: int) -> str:
+def _caption(cells_BB: NDArray[np.float64], prompts: int, chance: float) -> str:
+    """`chance` is that of one prompt, which is larger than 1/P where turns are told apart."""
     cells = len(cells_BB)
     diagonal = float(np.nanmean(np.diagonal(cells_BB)))
-    chance = 1 / cells
+    chance *= prompts / cells
     text = (
         "Row: the responses of one prompt. Column: the prompt their reasoning is attributed to,"
         " as mean posterior probability; the own prompt, on the diagonal, is outlined. A bright"
