@@ -6,15 +6,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ragen_diag.dumps.art import ART
 from ragen_diag.dumps.dialect import Dialect
-from ragen_diag.dumps.episodes import ending, identity, scores
-from ragen_diag.dumps.prime_rl import PRIME_RL
-from ragen_diag.dumps.ragen import RAGEN
-from ragen_diag.dumps.rllm import RLLM
+from ragen_diag.dumps.dialects.art import ART
+from ragen_diag.dumps.dialects.episodes import ending, identity, scores
+from ragen_diag.dumps.dialects.prime_rl import PRIME_RL
+from ragen_diag.dumps.dialects.ragen import RAGEN
+from ragen_diag.dumps.dialects.rllm import RLLM
+from ragen_diag.dumps.dialects.vagen import VAGEN
+from ragen_diag.dumps.dialects.verifiers import VERIFIERS
 from ragen_diag.dumps.turns import as_conversation, content, plain, turns
-from ragen_diag.dumps.vagen import VAGEN
-from ragen_diag.dumps.verifiers import VERIFIERS
 from ragen_diag.rollouts import SCHEMA
 
 Record = dict[str, Any]

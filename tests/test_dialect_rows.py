@@ -6,19 +6,19 @@ from typing import Any
 import polars as pl
 import pytest
 
-from ragen_diag.dumps.areal import AREAL
 from ragen_diag.dumps.dialect import Dialect, Draft
-from ragen_diag.dumps.generic import GENERIC
-from ragen_diag.dumps.nemo import NEMO_RL
-from ragen_diag.dumps.open_instruct import OPEN_INSTRUCT
+from ragen_diag.dumps.dialects.areal import AREAL
+from ragen_diag.dumps.dialects.generic import GENERIC
+from ragen_diag.dumps.dialects.nemo import NEMO_RL
+from ragen_diag.dumps.dialects.open_instruct import OPEN_INSTRUCT
+from ragen_diag.dumps.dialects.roll import ROLL
+from ragen_diag.dumps.dialects.skyrl import SKYRL
+from ragen_diag.dumps.dialects.slime import SLIME
+from ragen_diag.dumps.dialects.swift import MS_SWIFT
+from ragen_diag.dumps.dialects.tinker import TINKER
+from ragen_diag.dumps.dialects.trl import TRL
+from ragen_diag.dumps.dialects.verl import VERL, VERL_AGENT
 from ragen_diag.dumps.raw import RawTable
-from ragen_diag.dumps.roll import ROLL
-from ragen_diag.dumps.skyrl import SKYRL
-from ragen_diag.dumps.slime import SLIME
-from ragen_diag.dumps.swift import MS_SWIFT
-from ragen_diag.dumps.tinker import TINKER
-from ragen_diag.dumps.trl import TRL
-from ragen_diag.dumps.verl import VERL, VERL_AGENT
 from ragen_diag.errors import DumpError
 
 Row = dict[str, Any]

@@ -1,6 +1,6 @@
 """Dump files of any known dialect -> `Rollouts`, the canonical table.
 
-A new dialect is one file and one line in `dialects.py`. Knows no models.
+A new dialect is one file in `dialects/` and one line in its registry. Knows no models.
 """
 
 from collections.abc import Sequence

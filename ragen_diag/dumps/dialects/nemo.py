@@ -13,7 +13,7 @@ from itertools import groupby
 from typing import Any
 
 from ragen_diag.dumps.dialect import Dialect, Draft, Record, draft_by_names
-from ragen_diag.dumps.episodes import identity, number, rows, without
+from ragen_diag.dumps.dialects.episodes import identity, number, rows, without
 from ragen_diag.dumps.raw import RawTable
 from ragen_diag.dumps.turns import is_conversation, turns
 

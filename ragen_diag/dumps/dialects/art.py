@@ -8,7 +8,7 @@ between Choices was put there by the program.
 from collections.abc import Iterator, Mapping
 
 from ragen_diag.dumps.dialect import INDEX, SKIPPED, Dialect, Record
-from ragen_diag.dumps.episodes import (
+from ragen_diag.dumps.dialects.episodes import (
     draft_rows,
     ending,
     fields,

@@ -9,7 +9,7 @@ import json
 from collections.abc import Iterator
 
 from ragen_diag.dumps.dialect import Dialect, Draft, Record, draft_by_names
-from ragen_diag.dumps.episodes import fields, identity, number, rows, without
+from ragen_diag.dumps.dialects.episodes import fields, identity, number, rows, without
 from ragen_diag.dumps.raw import RawTable
 from ragen_diag.dumps.turns import as_conversation, turns
 

@@ -8,7 +8,7 @@ the example `id`, which in some counted rows instead.
 from collections.abc import Iterator
 
 from ragen_diag.dumps.dialect import Dialect, Record
-from ragen_diag.dumps.episodes import (
+from ragen_diag.dumps.dialects.episodes import (
     draft_rows,
     ending,
     fields,

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from ragen_diag.dumps.dialect import Dialect, Draft, Record, draft_by_names
-from ragen_diag.dumps.episodes import fields, without
+from ragen_diag.dumps.dialects.episodes import fields, without
 from ragen_diag.dumps.raw import RawTable
 
 NAMES = {

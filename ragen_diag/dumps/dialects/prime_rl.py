@@ -11,7 +11,7 @@ from itertools import chain
 from typing import Any
 
 from ragen_diag.dumps.dialect import SKIPPED, Dialect, Record
-from ragen_diag.dumps.episodes import (
+from ragen_diag.dumps.dialects.episodes import (
     draft_rows,
     ending,
     fields,

@@ -8,7 +8,7 @@ which the last message alone is sampled, under an id of the prompt and without r
 from collections.abc import Iterator
 
 from ragen_diag.dumps.dialect import Dialect, Draft, Record
-from ragen_diag.dumps.episodes import identity, rows, without
+from ragen_diag.dumps.dialects.episodes import identity, rows, without
 from ragen_diag.dumps.raw import RawTable
 from ragen_diag.dumps.rewards import is_numeric
 from ragen_diag.dumps.turns import is_conversation, turns

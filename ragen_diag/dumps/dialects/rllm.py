@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from ragen_diag.dumps.dialect import SKIPPED, Dialect, Record
-from ragen_diag.dumps.episodes import (
+from ragen_diag.dumps.dialects.episodes import (
     draft_rows,
     ending,
     fields,
