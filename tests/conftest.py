@@ -38,5 +38,5 @@ def analyzed(run: str, step: int) -> Product:
 @pytest.fixture(autouse=True)
 def _clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a user's shell may hold must not change a test."""
-    for name in ("FORCE_COLOR", "NO_COLOR", "COLUMNS", "GITHUB_ACTIONS", "RAGEN_DIAG_DEBUG"):
+    for name in ("CI", "FORCE_COLOR", "NO_COLOR", "COLUMNS", "GITHUB_ACTIONS", "RAGEN_DIAG_DEBUG"):
         monkeypatch.delenv(name, raising=False)

@@ -9,7 +9,8 @@ from report_products import HOSTILE, PRODUCTS, healthy, template
 from rich.console import Console
 
 from ragen_diag.judging.findings import Finding
-from ragen_diag.report.terminal import fold, print_verdict, verdict_lines
+from ragen_diag.report.lines import fold
+from ragen_diag.report.terminal import print_verdict, verdict_lines
 
 FOLDER = Path("ragen-diag-out/tmpl/step_00080")
 

@@ -10,15 +10,15 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from rich.cells import cell_len, chop_cells
 from rich.console import Console
 from rich.text import Text
 
 from ragen_diag.judging.findings import SEVERITIES, Finding
 from ragen_diag.report import facts
+from ragen_diag.report.lines import LEAST_WIDTH, PlainConsole, entry, fold, print_lines, safe
 from ragen_diag.report.numbers import plural
 from ragen_diag.report.reward import applicability, flat_groups
-from ragen_diag.report.safetext import clip, encodable, inert, one_line, visible
+from ragen_diag.report.safetext import clip, one_line, visible
 from ragen_diag.report.words import Tone, finding_words, regime_words
 from ragen_diag.result import Result
 
@@ -32,95 +32,30 @@ _STYLES: Mapping[Tone, str] = {
     "void": "bold magenta",
     "neutral": "bold cyan",
 }
-_LABEL, _KEY = 18, 9
-_LEAST_ROOM = 26
 _LONGEST_MESSAGE = 240
-# The blanks inside "53.1 %" and "[0.101, 0.214]": no line may end there.
-_GLUE = "\u00a0"
-_TOGETHER = re.compile(r" (?=%)|(?<=\d,) (?=-?\d[^\s\]]*\])")
-
-
-class _Console(Console):
-    """A console that leaves it to the command line what a closed pipe means: rich exits with 1,
-    which is a failed gate's."""
-
-    def on_broken_pipe(self) -> None:
-        # Called while the error is being handled.
-        raise
 
 
 def print_verdict(result: Result, folder: Path, *, console: Console | None = None) -> None:
     """Print the verdict to standard output, or to `console`."""
-    console = console or _Console()
+    console = console or PlainConsole()
     encoding = console.encoding or "ascii"
-    for line in verdict_lines(result, folder, width=console.width, encoding=encoding):
-        # Without soft_wrap rich would wrap lines again; they are final.
-        console.print(line, soft_wrap=True, highlight=False)
+    lines = verdict_lines(result, folder, width=console.width, encoding=encoding)
+    print_lines(lines, console)
 
 
 def verdict_lines(
     result: Result, folder: Path, *, width: int = 80, encoding: str = "utf-8"
 ) -> list[Text]:
     """The verdict as final lines of at most `width` cells that `encoding` can write."""
-    width = max(width, 40)
+    width = max(width, LEAST_WIDTH)
     head = [*_subject(result, width), Text(), *_verdict(result, width)]
     body = [*_axes(result, width), *_rows(result, width)]
     report = visible(str(folder / "report.html"), keep="")
-    foot = [Text(), *_entry("report", "", report, width, indent=0)]
+    foot = [Text(), *entry("report", "", report, width, indent=0)]
     room = MOST_LINES - len(head) - len(body) - len(foot) - 1
     void, rest = _findings(result, width, room)
     lines = [*head, *void, Text(), *body, *rest, *foot]
-    return [_safe(line, encoding) for line in lines]
-
-
-def _safe(line: Text, encoding: str) -> Text:
-    plain = inert(encodable(line.plain, encoding))
-    if plain == line.plain:
-        return line
-    return Text(plain, style=line.style)
-
-
-def fold(text: str, width: int) -> list[str]:
-    """Lines of at most `width` terminal cells, broken at spaces, and inside words only where a
-    word alone is wider.
-
-    >>> fold("reward variance 53.1 %", 12), fold("/a/very/long/path", 8)
-    (['reward', 'variance', '53.1 %'], ['/a/very/', 'long/pat', 'h'])
-    """
-    lines: list[str] = []
-    current = ""
-    for word in _TOGETHER.sub(_GLUE, text).split(" "):
-        joined = f"{current} {word}" if current else word
-        if cell_len(joined) <= width:
-            current = joined
-            continue
-        if current:
-            lines.append(current)
-        pieces = chop_cells(word, width) if cell_len(word) > width else [word]
-        lines += pieces[:-1]
-        current = pieces[-1] if pieces else ""
-    return [line.replace(_GLUE, " ") for line in [*lines, current] if line]
-
-
-def _entry(
-    label: str, key: str, detail: str, width: int, *, indent: int = 2, style: str = ""
-) -> list[Text]:
-    """Label, key and detail in three columns; the detail is folded under itself.
-
-    On a terminal too narrow for that the detail stands below the label.
-    """
-    first = Text(" " * indent + label.ljust(_LABEL))
-    if key:
-        first.append(key.ljust(_KEY), style=style)
-    lead = len(first)
-    if width - lead < _LEAST_ROOM:
-        below = [Text(" " * (indent + 2) + line) for line in fold(detail, width - indent - 2)]
-        first.rstrip()
-        return [first, *below] if first.plain else below
-    folded = fold(detail, width - lead) or [""]
-    first.append(folded[0])
-    first.rstrip()
-    return [first, *(Text(" " * lead + line) for line in folded[1:])]
+    return [safe(line, encoding) for line in lines]
 
 
 def _subject(result: Result, width: int) -> Iterator[Text]:
@@ -159,34 +94,34 @@ def _axes(result: Result, width: int) -> Iterator[Text]:
             what = f"MI and {check.label}" if axis.name == "mi" else check.label
             detail = f"{what} not available"
         state = axis.state if axis.state == "n/a" else axis.state.upper()
-        yield from _entry(axis.title, state, one_line(detail), width, style="bold")
+        yield from entry(axis.title, state, one_line(detail), width, style="bold")
         if axis.reason and not void:
-            yield from _entry("", " ", one_line(clip(axis.reason, 100)), width)
+            yield from entry("", " ", one_line(clip(axis.reason, 100)), width)
         if axis.name == "mi" and check.check.value is not None:
             for name, text in (
                 ("retrieval", facts.retrieval(result)),
                 ("MI", facts.mutual_information(result)),
             ):
                 if text:
-                    yield from _entry("", " ", one_line(f"{name} {text}"), width)
+                    yield from entry("", " ", one_line(f"{name} {text}"), width)
 
 
 def _rows(result: Result, width: int) -> Iterator[Text]:
     if valid := facts.valid_reasoning(result):
-        yield from _entry("valid reasoning", "", one_line(valid), width)
+        yield from entry("valid reasoning", "", one_line(valid), width)
     reward = flat_groups(result.reward)
     if result.reward.cv_std is not None:
-        yield from _entry("reward variance", "", one_line(reward), width)
-        yield from _entry("", "", one_line(applicability(result.reward)), width)
+        yield from entry("reward variance", "", one_line(reward), width)
+        yield from entry("", "", one_line(applicability(result.reward)), width)
     else:
         why = f": {clip(result.reward.reason, 60)}" if result.reward.reason else ""
-        yield from _entry("reward variance", "", one_line(reward + why), width)
+        yield from entry("reward variance", "", one_line(reward + why), width)
     if left := facts.left_out(result):
         total = sum(n for _, n in left)
         shown = ", ".join(f"{n:,} {clip(reason, 30)}" for reason, n in left[:3])
         more = f", {plural(len(left) - 3, 'more reason')}" if len(left) > 3 else ""
         detail = shown if len(left) == 1 else f"{total:,}: {shown}{more}"
-        yield from _entry("left out", "", one_line(detail), width)
+        yield from entry("left out", "", one_line(detail), width)
 
 
 def _findings(result: Result, width: int, room: int) -> tuple[list[Text], list[Text]]:
@@ -213,7 +148,7 @@ def _findings(result: Result, width: int, room: int) -> tuple[list[Text], list[T
     if left := found[shown:]:
         severities = Counter(finding.severity for finding in left)
         told = ", ".join(plural(severities[name], name) for name in SEVERITIES if severities[name])
-        rest += _entry("findings", "", f"{told} in report.html", width)
+        rest += entry("findings", "", f"{told} in report.html", width)
     if len(void) + len(rest) + len(tail) > room:
         tail = []
     return void, [*rest, *tail]
@@ -222,12 +157,12 @@ def _findings(result: Result, width: int, room: int) -> tuple[list[Text], list[T
 def _next_step(result: Result, width: int) -> list[Text]:
     steps = facts.to_do(regime_words(result.regime.label), result)
     sentence = re.split(r"(?<=\.) (?=[A-Z])", steps[0])[0] if steps else ""
-    return _entry("next", "", sentence, width) if sentence else []
+    return entry("next", "", sentence, width) if sentence else []
 
 
 def _finding(finding: Finding, width: int) -> list[Text]:
     message = one_line(finding.message) or finding_words(finding.code).title
     style = _STYLES["void"] if finding.severity == "void" else ""
-    lines = _entry(finding.severity, "", clip(message, _LONGEST_MESSAGE), width)
+    lines = entry(finding.severity, "", clip(message, _LONGEST_MESSAGE), width)
     lines[0].stylize(style, 0, len(finding.severity) + 2)
     return lines
