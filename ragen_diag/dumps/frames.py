@@ -11,6 +11,8 @@ from typing import IO
 
 import polars as pl
 import pyarrow as pa
+import pyarrow.feather
+import pyarrow.ipc
 import pyarrow.parquet as pq
 
 from ragen_diag.dumps.streams import Container, is_packed, unpacked
@@ -41,12 +43,15 @@ def empty_frame(path: Path | str, container: Container) -> pl.DataFrame:
         DumpError: the file cannot be decoded.
     """
     try:
-        schema = _lazy(path, container).collect_schema()
+        if isinstance(path, str) or container == "csv":
+            frame = pl.DataFrame(schema=_lazy(path, container).collect_schema())
+        elif container == "parquet":
+            frame = _frame(_parquet(path).schema_arrow.empty_table())
+        else:
+            frame = _frame(_arrow(path).schema.empty_table())
     except _BROKEN as error:
         raise _unreadable(path, container, error) from error
-    return pl.DataFrame(
-        schema={name: dtype for name, dtype in schema.items() if not name.startswith(_INDEX)}
-    )
+    return frame.select(name for name in frame.columns if not name.startswith(_INDEX))
 
 
 def frame_batches(
@@ -59,11 +64,12 @@ def frame_batches(
             has another checksum than was written.
     """
     try:
-        if isinstance(path, Path) and container == "parquet" and not is_packed(path):
+        if isinstance(path, str) or container == "csv":
+            yield from _batches(_lazy(path, container).select(columns))
+        elif container == "parquet":
             yield from _parquet_batches(path, columns)
-            return
-        lazy = _lazy(path, container).select(columns)
-        yield from lazy.collect_batches(chunk_size=BATCH_ROWS, maintain_order=True, lazy=True)
+        else:
+            yield from _arrow_batches(path, columns)
     except _BROKEN as error:
         raise _unreadable(path, container, error) from error
 
@@ -79,15 +85,10 @@ def row_groups(path: Path) -> list[tuple[int, int]]:
 
 
 def _lazy(path: Path | str, container: Container) -> pl.LazyFrame:
-    source: Path | str | IO[bytes] = path
-    if isinstance(path, Path) and (is_packed(path) or container == "arrow"):
-        source = _opened(path)
+    source = _opened(path) if isinstance(path, Path) and is_packed(path) else path
     if container == "parquet":
         # The path is literal: no globbing, and no column is invented from a `key=value` folder.
         return pl.scan_parquet(source, glob=False, hive_partitioning=False)
-    if container == "arrow":
-        assert not isinstance(source, Path | str)
-        return _arrow(source)
     separator = "\t" if ".tsv" in str(path).lower() else ","
     # Every cell is text until its meaning is known: "0.5" after a thousand 1s is no error.
     return pl.scan_csv(
@@ -100,56 +101,81 @@ def _lazy(path: Path | str, container: Container) -> pl.LazyFrame:
     )
 
 
+def _batches(lazy: pl.LazyFrame) -> Iterator[pl.DataFrame]:
+    yield from lazy.collect_batches(chunk_size=BATCH_ROWS, maintain_order=True, lazy=True)
+
+
 def _opened(path: Path) -> IO[bytes]:
     with unpacked(path) as stream:
         return io.BytesIO(stream.read())
 
 
-def _arrow(stream: IO[bytes]) -> pl.LazyFrame:
-    head = stream.read(6)
-    stream.seek(0)
-    read = pl.read_ipc if head == b"ARROW1" or head.startswith(b"FEA1") else pl.read_ipc_stream
-    return read(stream).lazy()
+def _frame(table: pa.Table | pa.RecordBatch) -> pl.DataFrame:
+    frame = pl.from_arrow(table)
+    assert isinstance(frame, pl.DataFrame)
+    return frame
+
+
+def _parquet(path: Path) -> pq.ParquetFile:
+    """By the engine that survives damaged files and compares pages with their checksums.
+
+    Buffered and not read ahead, so that a row group is never held as a whole.
+    """
+    source = _opened(path) if is_packed(path) else path
+    return pq.ParquetFile(
+        source, page_checksum_verification=True, buffer_size=_BUFFER, pre_buffer=False
+    )
 
 
 def _parquet_batches(path: Path, columns: Sequence[str]) -> Iterator[pl.DataFrame]:
-    """By the engine that survives damaged files and compares pages with their checksums."""
-    # Buffered and not read ahead, so that a row group is never held as a whole.
-    file = pq.ParquetFile(
-        path, page_checksum_verification=True, buffer_size=_BUFFER, pre_buffer=False
-    )
+    file = _parquet(path)
     written = (file.schema_arrow.metadata or {}).get(CHECKED)
     rows = 0
     try:
-        for batch in file.iter_batches(_batch_rows(file, columns), columns=list(columns)):
-            frame = pl.from_arrow(batch)
-            assert isinstance(frame, pl.DataFrame)
-            rows += frame.height
-            yield frame.select(columns)
+        for batch in file.iter_batches(_batch_rows(file.metadata), columns=list(columns)):
+            rows += batch.num_rows
+            yield _frame(batch).select(columns)
     except pa.ArrowNotImplementedError:
         # Nested columns beyond 2 GiB in a row group; only the other engine reads them.
         if rows:
             raise
-        lazy = pl.scan_parquet(path, glob=False, hive_partitioning=False).select(columns)
-        yield from lazy.collect_batches(chunk_size=BATCH_ROWS, maintain_order=True, lazy=True)
+        yield from _batches(_lazy(path, "parquet").select(columns))
         return
     if written is not None and written != checked_rows(rows, file.schema_arrow.names):
         raise ValueError("rows or columns are missing or have other names than were written")
 
 
-def _batch_rows(file: pq.ParquetFile, columns: Sequence[str]) -> int:
-    """Rows of a batch that hold about BATCH_BYTES in these columns."""
-    metadata = file.metadata
-    wanted = set(columns)
-    groups = (metadata.row_group(number) for number in range(metadata.num_row_groups))
-    parts = (group.column(i) for group in groups for i in range(group.num_columns))
-    size = sum(
-        part.total_uncompressed_size
-        for part in parts
-        if part.path_in_schema.partition(".")[0] in wanted
-    )
+def _batch_rows(metadata: pq.FileMetaData) -> int:
+    """Rows of a batch that hold about BATCH_BYTES.
+
+    By whole rows: what the file says of single columns ends the process if it is damaged.
+    """
+    size = sum(metadata.row_group(i).total_byte_size for i in range(metadata.num_row_groups))
     rows = int(BATCH_BYTES / max(size / max(metadata.num_rows, 1), 1))
     return min(BATCH_ROWS, max(_FEWEST_ROWS, rows))
+
+
+def _arrow(path: Path) -> pa.RecordBatchReader:
+    """An Arrow file or stream as a stream of its batches."""
+    source = _opened(path) if is_packed(path) else pa.memory_map(str(path))
+    head = source.read(6)
+    source.seek(0)
+    if head.startswith(b"FEA1"):
+        table = pa.feather.read_table(source)
+        return table.to_reader()
+    if head != b"ARROW1":
+        return pa.ipc.open_stream(source)
+    file = pa.ipc.open_file(source)
+    batches = (file.get_batch(number) for number in range(file.num_record_batches))
+    return pa.RecordBatchReader.from_batches(file.schema, batches)
+
+
+def _arrow_batches(path: Path, columns: Sequence[str]) -> Iterator[pl.DataFrame]:
+    for batch in _arrow(path):
+        # Bytes are taken as they lie there; what they say of their own places must be checked.
+        batch.validate(full=True)
+        whole = _frame(batch.select(list(columns)))
+        yield from whole.iter_slices(BATCH_ROWS)
 
 
 def checked_rows(rows: int, columns: Sequence[str]) -> bytes:
