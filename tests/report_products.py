@@ -81,6 +81,7 @@ def make_reward(flat: int, mean: float, cv: float, applicability: str) -> Reward
         in_group_reward_var=0.125,
         flat_groups={
             "groups": P,
+            "compared": P,
             "flat": flat,
             "flat_share": flat / P,
             "flat_share_by_chance": 0.4121,

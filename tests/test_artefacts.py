@@ -274,11 +274,12 @@ def test_flat_groups_beyond_chance_are_a_warning() -> None:
     assert found["flat_groups"].severity == "warning"
     assert found["flat_groups"].evidence["excess_over_chance"] == pytest.approx(1 - 2 / 256)
     assert "small_groups" not in found
-    # Groups of one reward are flat for certain, and no less of a warning.
+    # Of groups of one reward nothing can be told; that is a warning of its own.
     single = RewardRows(reward_N=rewards, group_N=[str(row) for row in range(320)])
     found = {f.code: f for f in find_remarks(_evidence(reward=reward_signal(single)))}
-    assert found["flat_groups"].severity == "warning"
-    assert found["flat_groups"].message.endswith("(singleton 320).")
+    assert "flat_groups" not in found
+    assert found["groups_not_compared"].severity == "warning"
+    assert found["groups_not_compared"].evidence["singleton"] == 320
     assert "small_groups" not in found
 
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from ragen_diag.metrics.components import component_ranges, variance_kept
 from ragen_diag.metrics.phantom import length_correlations, phantom_variance
 from ragen_diag.metrics.reward import flat_share_by_chance, reward_signal
-from ragen_diag.metrics.reward_groups import FLAT_REASONS, RewardRows, group_table
+from ragen_diag.metrics.reward_groups import FLAT_REASONS, UNCOMPARED, RewardRows, group_table
 
 
 def _rows(groups: dict[str, list[float]], **options: object) -> RewardRows:
@@ -69,9 +69,12 @@ def test_between_and_within_add_up_to_pooled(pairs: list[tuple[str, float]]) -> 
     parts = signal.between_prompt_var + signal.within_prompt_var
     assert parts == pytest.approx(signal.pooled_var, abs=1e-9)
     counts = signal.flat_groups
-    assert counts["flat"] == sum(counts[reason] for reason in FLAT_REASONS)
+    told = [reason for reason in FLAT_REASONS if reason not in UNCOMPARED]
+    assert counts["flat"] == sum(counts[reason] for reason in told)
+    assert counts["compared"] == counts["groups"] - sum(counts[reason] for reason in UNCOMPARED)
     varying = sum(bucket.groups for bucket in signal.buckets)
-    assert counts["flat"] + varying == counts["groups"] == len({group for group, _ in pairs})
+    assert counts["flat"] + varying == counts["compared"]
+    assert counts["groups"] == len({group for group, _ in pairs})
 
 
 @pytest.mark.parametrize(

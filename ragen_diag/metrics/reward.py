@@ -92,8 +92,9 @@ def reward_signal(rows: RewardRows) -> RewardSignal:
 
     `median_group_size` is that of the groups' numbers of finite rewards.
 
-    `flat_groups` counts the groups without signal by `FLAT_REASONS`, with `groups`, `flat` (their
-    sum), `flat_share` and `flat_share_by_chance`.
+    `flat_groups` counts the groups without signal by `FLAT_REASONS`. Of all `groups` those with two
+    finite rewards or more are `compared`; `flat` of them have no variance, `flat_share` of
+    `compared`. A group of one reward is not flat: nothing can be told of its variance.
     """
     table = group_table(rows)
     rewards = rows.finite()
@@ -156,12 +157,14 @@ def _between_and_within(
 
 def _flat_groups(rows: RewardRows, table: Sequence[GroupReward]) -> dict[str, float | int | None]:
     counted = Counter(row.flat for row in table if row.flat is not None)
-    flat = sum(counted.values())
+    compared = [row for row in table if row.n >= MIN_REWARDS]
+    flat = sum(row.flat is not None for row in compared)
     return {
         "groups": len(table),
+        "compared": len(compared),
         "flat": flat,
-        "flat_share": flat / len(table) if table else None,
-        "flat_share_by_chance": flat_share_by_chance(rows.reward_N, [row.n for row in table]),
+        "flat_share": flat / len(compared) if compared else None,
+        "flat_share_by_chance": flat_share_by_chance(rows.reward_N, [row.n for row in compared]),
         **{reason: counted[reason] for reason in FLAT_REASONS},
     }
 

@@ -33,6 +33,9 @@ FlatReason = Literal[
 FLAT_REASONS: tuple[FlatReason, ...] = get_args(FlatReason)
 """In the order they are tried. The first that holds is the group's, so that the counts add up."""
 
+UNCOMPARED: tuple[FlatReason, ...] = ("unscored", "singleton")
+"""Groups of fewer than two rewards: not flat, as nothing can be told of their variance."""
+
 BUCKETS = 6
 MIN_REWARDS = 2
 """One reward has no variance."""

@@ -87,7 +87,8 @@ def analyze(
     run, rollouts = rollouts, rollouts.at_step(number)
     rollouts = rollouts.in_scope(settings.scope, seed=settings.seed)
     _require_usable(rollouts, scored=located is not None)
-    observer.note(f"{rollouts.dialect} dump: {rollouts.table.height} responses of step {number}")
+    of_step = "" if number is None else f" of step {number}"
+    observer.note(f"{rollouts.dialect} dump: {rollouts.table.height} responses{of_step}")
     checkpoint = opened = modelled = None
     if located is not None:
         checkpoint = _open(located, settings, observer)

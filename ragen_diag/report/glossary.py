@@ -58,7 +58,7 @@ TERMS: Mapping[str, Term] = {
     "mi_seq_estimate": Term(
         label="MI per response",
         group=_MI,
-        definition="mean of log p(Z|X) - log mean_x p(Z|x); at most log P, of the prompts of one turn",
+        definition="mean of log p(Z|X) - log mean_x p(Z|x); at most log P, P prompts of one turn",
     ),
     "mi_upper_bound": Term(
         label="cap of MI per response", group=_MI, definition="log of the number of prompts"

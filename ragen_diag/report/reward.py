@@ -10,9 +10,10 @@ BUCKET_HEAD = ("bucket", "groups", "lowest variance", "mean", "highest", "mean s
 def flat_groups(reward: RewardSignal) -> str:
     """Share of groups without reward differences, in words."""
     share = reward.flat_groups.get("flat_share")
-    if share is None:
-        return "n/a"
     groups = int(reward.flat_groups.get("groups") or 0)
+    if share is None:
+        return f"n/a: none of {plural(groups, 'group')} has two rewards to compare"
+    groups = int(reward.flat_groups.get("compared") or groups)
     text = f"{number(share, share=True)} % of {plural(groups, 'group')} flat"
     chance = reward.flat_groups.get("flat_share_by_chance")
     return text if chance is None else f"{text}, {number(chance, share=True)} % by chance"
@@ -42,7 +43,7 @@ def reward_rows(reward: RewardSignal) -> list[tuple[str, str]]:
 
 def flat_rows(reward: RewardSignal) -> list[tuple[str, str]]:
     """Why groups are flat: reason and number of groups."""
-    totals = {"groups", "flat", "flat_share", "flat_share_by_chance"}
+    totals = {"groups", "compared", "flat", "flat_share", "flat_share_by_chance"}
     return [
         (plain_code(reason).lower(), f"{n:,}")
         for reason, n in reward.flat_groups.items()

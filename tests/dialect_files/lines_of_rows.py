@@ -119,7 +119,7 @@ def tinker(folder: Path) -> Case:
             {"step": iteration, "group": group, "reward": reward, "split": "train"}
             for (group, _), reward in rewards.items()
         ]
-    document(folder / "config.json", {"log_path": "/tmp/tinker"})
+    document(folder / "config.json", {"log_path": "logs/tinker"})
     return Case("tinker", (folder,), "tinker", tuple(expected), group_source="explicit")
 
 

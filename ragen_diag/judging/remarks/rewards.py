@@ -7,7 +7,7 @@ from ragen_diag.judging import thresholds as cuts
 from ragen_diag.judging.evidence import BatchEvidence
 from ragen_diag.judging.findings import Finding, counted, finding
 from ragen_diag.metrics.answers import AnswerSummary
-from ragen_diag.metrics.reward_groups import FLAT_REASONS
+from ragen_diag.metrics.reward_groups import FLAT_REASONS, UNCOMPARED
 
 _LONGEST_ANSWER = 80
 
@@ -18,17 +18,16 @@ def _flat_groups(evidence: BatchEvidence) -> Finding | None:
     if not flat or share is None:
         return None
     by_chance = counts.get("flat_share_by_chance")
-    # Groups of one are flat for certain, and tell nothing of chance.
-    single = counts.get("singleton") == counts.get("groups")
-    told = by_chance is not None and not single
-    chance = f"; {by_chance:.1%} would be if all were equally hard" if told else ""
-    reasons: dict[str, int] = {reason: int(counts.get(reason) or 0) for reason in FLAT_REASONS}
+    chance = "" if by_chance is None else f"; {by_chance:.1%} would be if all were equally hard"
+    reasons: dict[str, int] = {
+        name: int(counts.get(name) or 0) for name in FLAT_REASONS if name not in UNCOMPARED
+    }
     why = counted({name: count for name, count in reasons.items() if count})
     excess = None if by_chance is None else share - by_chance
     return finding(
         "flat_groups",
         "warning" if share >= cuts.FLAT_SHARE and not _by_chance(evidence) else "note",
-        f"{flat} of {counts['groups']} groups have no reward variance ({why}){chance}.",
+        f"{flat} of {counts['compared']} groups have no reward variance ({why}){chance}.",
         {name: count for name, count in counts.items() if count or name not in FLAT_REASONS}
         | {"excess_over_chance": excess, "flat_with_different_texts": _different_texts(reasons)},
     )
@@ -44,10 +43,25 @@ def _by_chance(evidence: BatchEvidence) -> bool:
     """Whether groups of this size are as often flat where every prompt is equally hard."""
     counts = evidence.reward.flat_groups
     share, by_chance = counts.get("flat_share"), counts.get("flat_share_by_chance")
-    if share is None or by_chance is None or counts.get("singleton"):
+    if share is None or by_chance is None:
         return False
-    error = math.sqrt(by_chance * (1.0 - by_chance) / (counts.get("groups") or 1))
+    error = math.sqrt(by_chance * (1.0 - by_chance) / (counts.get("compared") or 1))
     return share <= by_chance + cuts.CHANCE_ERRORS * error
+
+
+def _groups_not_compared(evidence: BatchEvidence) -> Finding | None:
+    counts = evidence.reward.flat_groups
+    groups, compared = counts.get("groups") or 0, counts.get("compared") or 0
+    missing = groups - compared
+    if missing <= 0:
+        return None
+    return finding(
+        "groups_not_compared",
+        "warning" if missing >= cuts.FLAT_SHARE * groups else "note",
+        f"{missing} of {groups} groups have fewer than two rewards, so nothing can be told of their"
+        " variance.",
+        {"groups": groups, **{reason: counts.get(reason) for reason in UNCOMPARED}},
+    )
 
 
 def _small_groups(evidence: BatchEvidence) -> Finding | None:
@@ -255,6 +269,7 @@ def _missing_rewards(evidence: BatchEvidence) -> Finding | None:
 
 RULES: tuple[Callable[[BatchEvidence], Finding | None], ...] = (
     _flat_groups,
+    _groups_not_compared,
     _small_groups,
     _few_distinct_texts,
     _identical_texts,
