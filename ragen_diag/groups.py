@@ -19,10 +19,11 @@ from ragen_diag.tokens import (
     Pieces,
     Prompt,
     Tokenizer,
+    behind_opening,
     cut_response_ids,
     encode_prompt,
     encode_response_pieces,
-    render_messages,
+    prompt_of_messages,
     split_prompt_ids,
 )
 
@@ -96,7 +97,7 @@ def make_groups(
         DumpError: a prompt is given as messages that the tokenizer cannot render.
     """
     prompts = _prompts(table, tags, tokenizer)
-    pieces, with_ids = _pieces(table, spans, tokenizer)
+    pieces, with_ids = _pieces(table, spans, prompts, tokenizer)
     excluded = _unscorable(prompts, pieces, _blank(table["response"], with_ids))
     turns = table["turn"].fill_null(0).to_list()
     if max_length is not None:
@@ -153,23 +154,25 @@ def _prompt(row: Mapping[str, Any], tags: Tags | None, tokenizer: Tokenizer) -> 
     if row["prompt"] is not None:
         prompt = encode_prompt(tokenizer, row["prompt"], tags)
     elif row["messages"]:
-        prompt = split_prompt_ids(tokenizer, render_messages(tokenizer, row["messages"]), tags)
+        prompt = prompt_of_messages(tokenizer, row["messages"], tags)
     else:
         return None
     return prompt if prompt.ids or prompt.opening_ids else None
 
 
 def _pieces(
-    table: pl.DataFrame, spans: Sequence[Span], tokenizer: Tokenizer
+    table: pl.DataFrame,
+    spans: Sequence[Span],
+    prompts: Sequence[Prompt | None],
+    tokenizer: Tokenizer,
 ) -> tuple[list[Pieces], list[bool]]:
     """Each row's response as cut ids, and whether the ids are the dump's own."""
     rows = table.select(_NEEDED)
     with_ids = [_has_ids(row) for row in rows.iter_rows(named=True)]
     texts = [i for i, has_ids in enumerate(with_ids) if not has_ids]
     responses = table["response"].fill_null("").to_list()
-    encoded = encode_response_pieces(
-        tokenizer, [responses[i] for i in texts], [spans[i] for i in texts]
-    )
+    told = [behind_opening(responses[i], spans[i], prompts[i]) for i in texts]
+    encoded = encode_response_pieces(tokenizer, [text for text, _ in told], [s for _, s in told])
     pieces = [
         cut_response_ids(tokenizer, ids, span) if has_ids else next(encoded)
         for ids, has_ids, span in zip(rows["response_ids"].to_list(), with_ids, spans, strict=True)
@@ -193,17 +196,14 @@ def _blank(responses: pl.Series, with_ids: Sequence[bool]) -> dict[int, str]:
 def _unscorable(
     prompts: Sequence[Prompt | None], pieces: Sequence[Pieces], blank: Mapping[int, str]
 ) -> dict[int, str]:
-    excluded: dict[int, str] = {}
-    for row, (prompt, piece) in enumerate(zip(prompts, pieces, strict=True)):
-        if prompt is None:
-            excluded[row] = "no_prompt"
-        elif row in blank:
-            excluded[row] = blank[row]
-        elif piece.status is not SpanStatus.VALID:
-            excluded[row] = _REASONS[piece.status]
-        elif not piece.reasoning_ids:
-            excluded[row] = "empty_reasoning"
-    return excluded
+    missing = {row: "no_prompt" for row, prompt in enumerate(prompts) if prompt is None}
+    empty = {row: "empty_reasoning" for row, piece in enumerate(pieces) if not piece.reasoning_ids}
+    unclear = {
+        row: _REASONS[piece.status]
+        for row, piece in enumerate(pieces)
+        if piece.status is not SpanStatus.VALID
+    }
+    return {**empty, **unclear, **blank, **missing}
 
 
 def _exclude_long(

@@ -40,7 +40,8 @@ SCHEMA: Mapping[str, pl.DataType | type[pl.DataType]] = {
     "_row": pl.Int64,
     "_flags": pl.List(pl.String),
 }
-"""Column name -> dtype, in order. `step`, ids and texts may be null where the design allows it."""
+"""Column name -> dtype, in order. Every row has ids of its group and itself with their source, a
+finish reason (maybe "unknown"), and what begins with `_`; any other value may be null."""
 
 
 @dataclass(frozen=True)
@@ -137,15 +138,15 @@ def _drawn_turns(table: pl.DataFrame, seed: int) -> pl.Series:
     return (table["turn"] == of_row).fill_null(True)
 
 
-def listing(steps: Sequence[int | str | None]) -> str:
-    """Steps or the like as a text, the first twenty of them.
+def listing(names: Sequence[int | str | None]) -> str:
+    """Steps, names or the like as a text, the first twenty of them.
 
     >>> listing([1, 20, None])
     '1, 20, none'
     """
-    shown = ", ".join(_named(step) for step in steps[:20])
-    return shown + (f", ... ({len(steps)} in all)" if len(steps) > 20 else "")
+    shown = ", ".join(_named(name) for name in names[:20])
+    return shown + (f", ... ({len(names)} in all)" if len(names) > 20 else "")
 
 
-def _named(number: int | str | None) -> str:
-    return "none" if number is None else str(number)
+def _named(name: int | str | None) -> str:
+    return "none" if name is None else str(name)

@@ -29,7 +29,8 @@ class Reading:
     reward_key: str | None = None
     """Which value of a reward that is an object is the reward."""
     reward_reduce: Reduce | None = None
-    """How a reward that is a list becomes one number; None takes "sum" and says so."""
+    """How a reward that is a list, or that differs from turn to turn of a trajectory, becomes one
+    number; None takes "sum" and says so."""
     split: str | None = None
     """Only the rows of this split; None takes all, where a step does not mix several."""
     on_duplicate_step: DuplicateSteps = "error"

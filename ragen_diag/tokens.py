@@ -6,7 +6,7 @@ reaches across a tag border belongs to the tag's side, so that Z never holds par
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from jinja2 import TemplateError
@@ -42,6 +42,8 @@ class Prompt:
     ids: list[int]
     opening_ids: list[int]
     text: str
+    rendered_opening: str = ""
+    """The open tag as text where a chat template put it there, and not the dump."""
 
 
 @dataclass(frozen=True)
@@ -90,6 +92,19 @@ def split_prompt_ids(tokenizer: Tokenizer, ids: list[int], tags: Tags | None) ->
     return Prompt(ids[:cut], ids[cut:], body)
 
 
+def prompt_of_messages(
+    tokenizer: Tokenizer, messages: Sequence[Mapping[str, Any]], tags: Tags | None
+) -> Prompt:
+    """A prompt that is known as a conversation, cut where the open tag begins that its rendering
+    may end with.
+
+    Raises:
+        DumpError: see `render_messages`.
+    """
+    prompt = split_prompt_ids(tokenizer, render_messages(tokenizer, messages), tags)
+    return replace(prompt, rendered_opening=decode(tokenizer, prompt.opening_ids))
+
+
 def render_messages(tokenizer: Tokenizer, messages: Sequence[Mapping[str, Any]]) -> list[int]:
     """Ids of a conversation up to where the assistant's answer begins, by the chat template.
 
@@ -111,6 +126,21 @@ def render_messages(tokenizer: Tokenizer, messages: Sequence[Mapping[str, Any]])
     # Some versions answer one conversation with a batch of one.
     flat = ids[0] if len(ids) and not isinstance(ids[0], int) else ids
     return [int(token) for token in flat]
+
+
+def behind_opening(response: str, span: Span, prompt: Prompt | None) -> tuple[str, Span]:
+    """A response without the open tag that the template has given already, and its span there.
+
+    A conversation tells whole answers, also where the template opens the reasoning itself; an API
+    that takes the reasoning out of the answer leaves no other choice. The model saw one tag.
+    """
+    opening = "" if prompt is None else prompt.rendered_opening
+    tag = opening.rstrip()
+    if not tag or response[: span.start].strip() != tag:
+        return response, span
+    space = opening[len(tag) :]
+    cut = span.start + (len(space) if response.startswith(space, span.start, span.end) else 0)
+    return response[cut:], replace(span, start=0, end=span.end - cut, opening_start=0)
 
 
 def encode_response_pieces(

@@ -1,5 +1,7 @@
 """When an earlier result may serve as a yardstick, and what the error says when not."""
 
+from typing import Any
+
 import pytest
 from report_products import healthy, no_checkpoint
 
@@ -8,11 +10,12 @@ from ragen_diag.pipeline.baseline import baseline_metrics
 from ragen_diag.result import Result
 
 TAGS = ("<think>", "</think>")
+HERE: dict[str, Any] = {"temperature": 1.0, "compat": "none", "scope": "first_turn"}
 
 
 def _measured(**settings: object) -> Result:
     result = healthy().result
-    settings = {"temperature": 1.0, "compat": "none", **settings}
+    settings = {**HERE, **settings}
     return result.model_copy(
         update={"inputs": result.inputs.model_copy(update={"settings": settings})}
     )
@@ -21,7 +24,7 @@ def _measured(**settings: object) -> Result:
 def test_same_way_of_measuring_is_accepted() -> None:
     # Seeds, limits and devices change how well is measured, not what.
     baseline = _measured(seed=7, limit=16, device="cuda")
-    metrics = baseline_metrics(baseline, temperature=1.0, compat="none", tags=TAGS)
+    metrics = baseline_metrics(baseline, **HERE, tags=TAGS)
     assert metrics == baseline.metrics
 
 
@@ -31,6 +34,7 @@ def test_same_way_of_measuring_is_accepted() -> None:
         ({"temperature": 0.6}, TAGS, "temperature 0.6 there, 1.0 here"),
         ({"compat": "ragen"}, TAGS, "compat ragen there, none here"),
         ({}, (None, None), "reasoning tags"),
+        ({"scope": "turn_1"}, TAGS, "scope turn_1 there, first_turn here"),
         ({"temperature": 0.6, "compat": "ragen"}, TAGS, "compat ragen there, none here"),
     ],
 )
@@ -38,9 +42,9 @@ def test_another_way_of_measuring_is_named(
     settings: dict[str, object], tags: tuple[str | None, str | None], named: str
 ) -> None:
     with pytest.raises(ResultError, match=named):
-        baseline_metrics(_measured(**settings), temperature=1.0, compat="none", tags=tags)
+        baseline_metrics(_measured(**settings), **HERE, tags=tags)
 
 
 def test_baseline_without_a_checkpoint_is_refused() -> None:
     with pytest.raises(ResultError, match="no model metrics"):
-        baseline_metrics(no_checkpoint().result, temperature=1.0, compat="none", tags=TAGS)
+        baseline_metrics(no_checkpoint().result, **HERE, tags=TAGS)

@@ -8,7 +8,7 @@ import pytest
 
 from ragen_diag.dumps.dialect import Dialect
 from ragen_diag.dumps.dialects.art import ART
-from ragen_diag.dumps.dialects.episodes import ending, identity, scores
+from ragen_diag.dumps.dialects.episodes import ending, scores
 from ragen_diag.dumps.dialects.prime_rl import PRIME_RL
 from ragen_diag.dumps.dialects.ragen import RAGEN
 from ragen_diag.dumps.dialects.rllm import RLLM
@@ -22,7 +22,8 @@ Record = dict[str, Any]
 
 def unfolded(dialect: Dialect, record: Record) -> list[Record]:
     assert dialect.unfold is not None
-    rows = [dict(row) for row in dialect.unfold(json.loads(json.dumps(record)))]
+    placed = {"_place": "f:1", **json.loads(json.dumps(record))}
+    rows = [dict(row) for row in dialect.unfold(placed)]
     assert all(set(row) <= set(SCHEMA) or set(row) == {"_skipped"} for row in rows)
     return rows
 
@@ -104,11 +105,6 @@ def test_endings() -> None:
         *("stop", "length", "length", "abort", "error", "unknown", "unknown"),
     ]
     assert ending("own_rule", otherwise="stop") == "stop"
-
-
-def test_a_record_without_id_is_named_by_its_place_or_its_content() -> None:
-    assert identity({"a": 1, "_index": 4}) == identity({"a": 2, "_index": 4}) == "record4"
-    assert identity({"a": 1}) == identity({"a": 1}) != identity({"a": 2})
 
 
 # RAGEN
@@ -397,16 +393,16 @@ def test_art() -> None:
     talk = [said("user", "q"), choice, said("assistant", "put there"), said("user", "r"), cut]
     played = {"reward": -1, "metrics": {"score": 2, "duration": 0.5}, "metadata": {"id": "x"}}
     bare = {"reward": 0.5, "messages_and_choices": [said("user", "q"), said("assistant", "c")]}
-    record: Record = {"_index": 2, "metadata": {"m": 1}, "trajectories": [None]}
+    record: Record = {"_place": "f:2", "metadata": {"m": 1}, "trajectories": [None]}
     record["trajectories"] += [played | {"messages_and_choices": talk}, bare]
     skipped, *rows = unfolded(ART, record)
     assert skipped == {"_skipped": "bad_trajectory"}
     tool_call = '<tool_call>\n{"name": "go", "arguments": {}}\n</tool_call>'
     names = ("group_id", "trajectory_id", "turn", "response", "reward", "finish_reason")
     assert pick(rows, *names) == [
-        ("2", "2:1", 0, tool_call, -1, "stop"),
-        ("2", "2:1", 1, "b", -1, "length"),
-        ("2", "2:2", 0, "c", 0.5, "unknown"),
+        ("f:2", "f:2:1", 0, tool_call, -1, "stop"),
+        ("f:2", "f:2:1", 1, "b", -1, "length"),
+        ("f:2", "f:2:2", 0, "c", 0.5, "unknown"),
     ]
     assert [one["content"] for one in rows[1]["messages"]] == ["q", tool_call, "put there", "r"]
     assert rows[0]["reward_components"] == {"score": 2.0}

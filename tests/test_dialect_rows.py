@@ -26,7 +26,9 @@ Row = dict[str, Any]
 
 def unfolded(dialect: Dialect, *records: Row) -> list[Row]:
     assert dialect.unfold is not None
-    return [dict(row) for record in records for row in dialect.unfold(record)]
+    placed = [{"_place": f"f:{n}", **record} for n, record in enumerate(records, start=1)]
+    rows = [dict(row) for record in placed for row in dialect.unfold(record)]
+    return [{name: row[name] for name in row if name != "_place"} for row in rows]
 
 
 def drafted(dialect: Dialect, *records: Row) -> Draft:

@@ -150,10 +150,11 @@ def test_parquet_map_becomes_components(tmp_path: Path) -> None:
 
 
 def test_reward_is_never_guessed(tmp_path: Path) -> None:
-    path = jsonl(tmp_path / "a.jsonl", [{"prompt": "p", "response": "r", "score": 1, "name": "x"}])
-    with pytest.raises(DumpError, match="found prompt, response, score, name; try --reward score"):
+    row = {"prompt": "p", "response": "r", "score": 1, "rewards": 2, "name": "x"}
+    path = jsonl(tmp_path / "a.jsonl", [row])
+    with pytest.raises(DumpError, match=r"found prompt, .*, name; try --reward score"):
         read_dump([path])
-    with pytest.raises(DumpError, match="no reward column 'acc'; candidates: score"):
+    with pytest.raises(DumpError, match="no reward column 'acc'; candidates: score, rewards"):
         read_dump([path], reading=Reading(rewards=(("acc", 1.0),)))
     with pytest.raises(DumpError, match="no value of the reward 'name' is a number"):
         read_dump([path], reading=Reading(rewards=(("name", 1.0),)))
@@ -467,7 +468,7 @@ def test_columns_that_differ_between_steps(tmp_path: Path) -> None:
     rollouts = read_dump([tmp_path])
     assert column(rollouts, "step") == [1, 2, 3, 10, 11]
     assert column(rollouts, "reward") == [1.0, 0.5, 2.0, None, None]
-    assert rollouts.notes == {"null_reward": 2}
+    assert rollouts.notes == {"null_reward": 2, "no_reward_column": 1}
 
 
 def test_public_verl_sample() -> None:
@@ -606,7 +607,7 @@ def test_text_that_is_not_unicode_is_replaced_and_counted(tmp_path: Path) -> Non
     rollouts = read_dump([path])
     assert column(rollouts, "response") == ["x\ufffdy \U0001f378 \ufffdz", "r", "\\ud800"]
     assert column(rollouts, "prompt") == ["p", "p\ufffd", "p"]
-    assert rollouts.notes == {"lone_surrogate": 1, "invalid_utf8": 1}
+    assert rollouts.notes == {"lone_surrogate": 1, "invalid_utf8": 1, "repaired_prompt": 1}
     assert column(rollouts, "_flags") == [["lone_surrogate"], ["invalid_utf8"], []]
     texts = pa.array([b"\xff\xfe", "é".encode()])
     binary = {"prompt": ["p", "p"], "response": texts, "reward": [1, 1]}
@@ -715,3 +716,9 @@ def test_dialects_are_not_mixed(tmp_path: Path) -> None:
     both = {"input": "p", "output": "o", "prompt": "p", "completion": "c", "score": 1}
     with pytest.raises(DumpError, match=r"several dialects, verl .*and trl"):
         read_dump([jsonl(tmp_path / "3.jsonl", [both])])
+
+
+def test_a_line_of_uneven_columns_is_refused(tmp_path: Path) -> None:
+    uneven = {"prompt": ["a", "b"], "response": ["x"], "reward": [1, 2]}
+    with pytest.raises(DumpError, match=r"row 1 is a table .* \(prompt 2, response 1, reward 2\)"):
+        read_dump([jsonl(tmp_path / "a.jsonl", [uneven])])

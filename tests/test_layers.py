@@ -26,6 +26,7 @@ ORDER = [
     "scoring",
     "metrics",
     "judging",
+    "survey",
     "result",
     "report",
     "pipeline",
@@ -98,6 +99,7 @@ def _heavy_after(statement: str) -> set[str]:
         "import ragen_diag.dumps, ragen_diag.spans, ragen_diag.groups",
         "import ragen_diag.checkpoints.locate, ragen_diag.checkpoints.layouts",
         "import ragen_diag.scoring.scores",
+        "import ragen_diag.survey, ragen_diag.report.survey",
     ],
 )
 def test_what_needs_no_model_imports_no_torch(statement: str) -> None:

@@ -124,6 +124,50 @@ def test_a_trajectory_has_one_reward(
     assert rollouts.notes == note
 
 
+def chat_rows(prompt: str, rewards: Iterable[float], group: str) -> list[dict[str, Any]]:
+    """Conversations of one answer, without an id of their own; `group` names that of the prompt."""
+    asked = [{"role": "user", "content": prompt}]
+    said = [{"role": "assistant", "content": "r"}]
+    return [
+        {"prompt": asked, "completion": said, "reward": reward, group: prompt} for reward in rewards
+    ]
+
+
+@pytest.mark.parametrize("group", ["group_id", "example_id"], ids=["trl", "verifiers"])
+def test_conversations_without_ids_are_never_one_trajectory(group: str, tmp_path: Path) -> None:
+    """In shards whose files and rows have equal names, and in a table that is one record."""
+    for rank, rewards in enumerate([[1.0, 0.0], [0.25, 0.5]]):
+        path = tmp_path / "step_5" / f"rank{rank}" / "part.jsonl"
+        write(path, chat_rows(f"{rank}?", rewards, group))
+    shards = read_dump([tmp_path / "step_5"])
+    rows = chat_rows("p", [1.0, 0.0, 0.25, 0.5], group)
+    table = {"columns": list(rows[0]), "data": [list(row.values()) for row in rows]}
+    for rollouts in (shards, read_dump([write(tmp_path / "one.table.json", [table])])):
+        assert rollouts.table["reward"].to_list() == [1.0, 0.0, 0.25, 0.5]
+        assert rollouts.table["trajectory_id"].n_unique() == 4
+
+
+def test_ranks_that_count_their_trajectories_anew(tmp_path: Path) -> None:
+    """Two files with trajectories 0 and 1 of one turn each are four trajectories."""
+    for rank in range(2):
+        rows = [
+            {
+                "step": 1,
+                "prompt": "p",
+                "response": f"{rank}{place}",
+                "reward": float(rank),
+                "trajectory_id": place,
+                "turn": 0,
+            }
+            for place in range(2)
+        ]
+        write(tmp_path / f"rank{rank}.jsonl", rows)
+    rollouts = read_dump([tmp_path])
+    assert rollouts.table["reward"].to_list() == [0.0, 0.0, 1.0, 1.0]
+    assert rollouts.table["trajectory_id"].n_unique() == 4
+    assert rollouts.notes == {"trajectory_ids_repeat_in_files": 4}
+
+
 def test_rows_that_look_like_turns_are_named_as_such(tmp_path: Path) -> None:
     rows = [
         {"prompt": "a" * (n + 1), "response": "r", "reward": 0.0, "group_id": "g"} for n in range(3)

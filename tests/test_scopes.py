@@ -343,21 +343,22 @@ def test_metrics_of_two_turns_by_hand() -> None:
     metrics = measure(LOGP_RP, TOKENS_R, OWN_R)
     values = {name: metric.value for name, metric in metrics.items()}
     by_hand = {
-        # Means over the five prompts; those of x4 are means over z4 and z5 first.
-        "retrieval_accuracy": (1 + 1 / 2 + 1 + 0 + (1 + 1 / 3) / 2) / 5,
+        # Two of six responses are of the first turn: a third of a mean over x0 and x1, and two
+        # thirds of one over x2 to x4, where that of x4 is a mean over z4 and z5 first.
+        "retrieval_accuracy": (1 + 1 / 2) / 6 + (1 + 0 + (1 + 1 / 3) / 2) * 2 / 9,
         "retrieval_accuracy_rows": (1 + 1 / 2 + 1 + 0 + 1 + 1 / 3) / 6,
-        "retrieval_chance_level": (2 * 1 / 2 + 3 * 1 / 3) / 5,
-        "mi_seq_estimate": (math.log(1.6) + 0 + math.log(1.5) - LOG2 + LOG2 / 2) / 5,
-        "mi_estimate": (math.log(1.6) + 0 + math.log(1.5) - LOG2 / 4 + LOG2 / 4) / 5,
+        "retrieval_chance_level": 1 / 2 / 3 + 1 / 3 * 2 / 3,
+        "mi_seq_estimate": math.log(1.6) / 6 + (math.log(1.5) - LOG2 + LOG2 / 2) * 2 / 9,
+        "mi_estimate": math.log(1.6) / 6 + (math.log(1.5) - LOG2 / 4 + LOG2 / 4) * 2 / 9,
         "mi_seq_estimate_rows": (math.log(1.6) + 0 + math.log(1.5) - LOG2 + LOG2) / 6,
-        "mi_upper_bound": (2 * LOG2 + 3 * LOG3) / 5,
-        "conditional_entropy_seq_est": -(math.log(0.4 * 0.2 * 0.3 * 0.1 * 0.2)) / 5,
-        "reasoning_entropy_seq_est": -(math.log(0.25 * 0.2 * 0.2 * 0.2) + math.log(0.1 * 0.2) / 2)
-        / 5,
+        "mi_upper_bound": LOG2 / 3 + LOG3 * 2 / 3,
+        "conditional_entropy_seq_est": -math.log(0.4 * 0.2) / 6 - math.log(0.3 * 0.1 * 0.2) * 2 / 9,
+        "reasoning_entropy_seq_est": -math.log(0.25 * 0.2) / 6
+        - (math.log(0.2 * 0.2) + math.log(0.1 * 0.2) / 2) * 2 / 9,
         "marginal_std_seq": float(np.std(np.log([0.25, 0.2, 0.2, 0.2, 0.1, 0.2]))),
     }
-    by_hand["retrieval_above_chance"] = by_hand["retrieval_accuracy"] - 2 / 5
-    by_hand["retrieval_skill"] = by_hand["retrieval_above_chance"] / (3 / 5)
+    by_hand["retrieval_above_chance"] = by_hand["retrieval_accuracy"] - 7 / 18
+    by_hand["retrieval_skill"] = by_hand["retrieval_above_chance"] / (11 / 18)
     assert {name: values[name] for name in by_hand} == pytest.approx(by_hand, abs=1e-12)
     # Turn 0 has two prompts: the two best of them are no news.
     assert values["retrieval_accuracy@2"] is None
@@ -375,8 +376,9 @@ def test_groups_are_dealt_within_their_turn() -> None:
     mean_CP[0, :2], mean_CP[1, :2] = [1, 0], [0.5, 0.5]
     mean_CP[2, 2:], mean_CP[3, 2:] = [1, 0, 0], [0, 0, 1]
     mean_CP[4, 2:] = [1 / 6, 1 / 6, 2 / 3]
+    weight_C = [1 / 6, 1 / 6, 2 / 9, 2 / 9, 2 / 9]
     dealt = [
-        float(np.mean([mean_CP[c, label] for c, label in enumerate(low + high)]))
+        float(np.dot(weight_C, [mean_CP[c, label] for c, label in enumerate(low + high)]))
         for low, high in product(permutations([0, 1]), permutations([2, 3, 4]))
     ]
     metrics = measure(LOGP_RP, TOKENS_R, OWN_R)
@@ -393,7 +395,7 @@ def test_groups_are_dealt_within_their_turn() -> None:
 
 
 def test_turns_together_are_the_mean_of_turns_apart() -> None:
-    """I(X;Z | turn) and all that follows from it, weighted by the number of prompts."""
+    """I(X;Z | turn) and all that follows from it, weighted by the number of trajectories there."""
     rng = np.random.default_rng(0)
     sizes = (4, 7)
     parts = []
@@ -408,6 +410,7 @@ def test_turns_together_are_the_mean_of_turns_apart() -> None:
     both_RP[len(low_R) :, sizes[0] :] = high_RP
     both = measure(both_RP, np.concatenate([low_T, high_T]), np.concatenate([low_R, high_R + 4]))
     apart = [measure(*part) for part in parts]
+    rows = [len(own_R) for _, _, own_R in parts]
     for name in (
         "retrieval_accuracy",
         "retrieval_accuracy@2",
@@ -418,7 +421,7 @@ def test_turns_together_are_the_mean_of_turns_apart() -> None:
         "conditional_entropy_est",
         "reasoning_entropy_seq_est",
     ):
-        mean = sum(n * part[name].value for n, part in zip(sizes, apart, strict=True)) / sum(sizes)
+        mean = sum(n * part[name].value for n, part in zip(rows, apart, strict=True)) / sum(rows)
         assert both[name].value == pytest.approx(mean, abs=1e-9), name
     assert both["mi_seq_estimate"].value < both["mi_upper_bound"].value
     order = rng.permutation(len(both_RP))
@@ -471,7 +474,7 @@ def test_a_scope_is_analysed_and_named(two_turns: Path) -> None:
     assert set(turns) == {0, 1} and turns == sorted(turns)
     candidates = [turns.count(turn) for turn in turns]
     assert result.metrics["retrieval_chance_level"].value == pytest.approx(
-        np.mean([1 / n for n in candidates])
+        np.mean([1 / candidates[own] for own in scores.own_R])
     )
     assert (scores.logp_RP == -np.inf).sum(axis=1).tolist() == [
         len(turns) - candidates[own] for own in scores.own_R

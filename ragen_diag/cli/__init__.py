@@ -16,6 +16,7 @@ from ragen_diag import __version__
 from ragen_diag.cli.analyze import analyze
 from ragen_diag.cli.convert import convert
 from ragen_diag.cli.schema import schema
+from ragen_diag.cli.validate import validate
 from ragen_diag.errors import RagenDiagError
 
 app = typer.Typer(
@@ -26,6 +27,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command()(analyze)
+app.command()(validate)
 app.command()(convert)
 app.command()(schema)
 

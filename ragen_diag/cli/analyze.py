@@ -2,60 +2,26 @@
 
 import math
 import sys
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
-from ragen_diag.cli.reading import (
-    MAX_BAD,
-    DialectOption,
-    DumpArgument,
-    DuplicateStepOption,
-    MapOption,
-    MaxBadOption,
-    RewardKeyOption,
-    RewardOption,
-    RewardReduceOption,
-    SplitOption,
-    make_reading,
-)
+from ragen_diag.cli import reading
 from ragen_diag.cli.streams import data_on_stdout
 from ragen_diag.errors import UsageError
-from ragen_diag.settings import ReasoningTags, Scope, Settings
+from ragen_diag.settings import Compat, DtypeChoice, ReasoningTags, Scope, Settings
 
 _MODEL = "Model"
 _OUTPUT = "Output"
 _STATISTICS = "Statistics"
 _DEFAULTS = Settings()
 
-
-class Dtype(StrEnum):
-    """Arithmetic of the forward pass."""
-
-    auto = "auto"
-    float32 = "float32"
-    bfloat16 = "bfloat16"
-    float16 = "float16"
-
-
-class CompatFormula(StrEnum):
-    """Whose formula the per-token metrics follow."""
-
-    none = "none"
-    ragen = "ragen"
-
-
-class PlotFormat(StrEnum):
-    """File format of the plots."""
-
-    svg = "svg"
-    png = "png"
+PlotFormat = Literal["svg", "png"]
 
 
 def analyze(
-    dump: DumpArgument,
+    dump: reading.DumpArgument,
     ckpt: Annotated[
         str | None,
         typer.Option(
@@ -68,7 +34,7 @@ def analyze(
         int | None,
         typer.Option(help="Training step; default: the checkpoint's.", show_default=False),
     ] = None,
-    reward: RewardOption = None,
+    reward: reading.RewardOption = None,
     scope: Annotated[
         str,
         typer.Option(
@@ -91,13 +57,13 @@ def analyze(
         Path | None,
         typer.Option(help="result.json of a good step: thresholds become relative to it."),
     ] = None,
-    dialect: DialectOption = None,
-    names: MapOption = None,
-    reward_key: RewardKeyOption = None,
-    reward_reduce: RewardReduceOption = None,
-    split: SplitOption = None,
-    on_duplicate_step: DuplicateStepOption = None,
-    max_bad_rows: MaxBadOption = MAX_BAD,
+    dialect: reading.DialectOption = None,
+    names: reading.MapOption = None,
+    reward_key: reading.RewardKeyOption = None,
+    reward_reduce: reading.RewardReduceOption = None,
+    split: reading.SplitOption = None,
+    on_duplicate_step: reading.DuplicateStepOption = None,
+    max_bad_rows: reading.MaxBadOption = reading.MAX_BAD,
     revision: Annotated[
         str | None, typer.Option(rich_help_panel=_MODEL, help="Revision of a Hub checkpoint.")
     ] = None,
@@ -106,13 +72,13 @@ def analyze(
         typer.Option(rich_help_panel=_MODEL, help="Tokenizer, if the checkpoint has none."),
     ] = None,
     dtype: Annotated[
-        Dtype,
+        DtypeChoice,
         typer.Option(
             rich_help_panel=_MODEL,
             metavar="DTYPE",
             help="auto, float32, bfloat16, float16; auto is float32 on a CPU.",
         ),
-    ] = Dtype.auto,
+    ] = _DEFAULTS.dtype,
     device: Annotated[
         str, typer.Option(rich_help_panel=_MODEL, help="auto, cpu, cuda, cuda:1, mps.")
     ] = _DEFAULTS.device,
@@ -132,12 +98,12 @@ def analyze(
         ),
     ] = _DEFAULTS.temperature,
     compat: Annotated[
-        CompatFormula,
+        Compat,
         typer.Option(
             rich_help_panel=_STATISTICS,
             help="'ragen': per-token metrics by the public implementation's formula.",
         ),
-    ] = CompatFormula.none,
+    ] = _DEFAULTS.compat,
     resamples: Annotated[
         int,
         typer.Option(
@@ -189,7 +155,7 @@ def analyze(
     ] = False,
     plot_format: Annotated[
         PlotFormat, typer.Option(rich_help_panel=_OUTPUT, help="Format of the plot files.")
-    ] = PlotFormat.svg,
+    ] = "svg",
     quiet: Annotated[
         bool, typer.Option("--quiet", "-q", rich_help_panel=_OUTPUT, help="No progress.")
     ] = False,
@@ -206,7 +172,7 @@ def analyze(
         raise UsageError(f"--temperature {temperature}: give a finite number, such as 1.0")
     settings = Settings(
         step=step,
-        reading=make_reading(
+        reading=reading.make_reading(
             rewards=reward,
             dialect=dialect,
             names=names,
@@ -221,17 +187,27 @@ def analyze(
         limit=limit,
         revision=revision,
         tokenizer=tokenizer,
-        dtype=dtype.value,
+        dtype=dtype,
         device=device,
         batch_tokens=batch_tokens,
         temperature=temperature,
-        compat=compat.value,
+        compat=compat,
         resamples=resamples,
         seed=seed,
         flat_atol=flat_atol,
         flat_rtol=flat_rtol,
     )
-    _run(dump, ckpt, settings, baseline, out, force, json, plot_format.value, quiet)
+    _run(
+        dump,
+        ckpt,
+        settings,
+        baseline,
+        out=out,
+        force=force,
+        json=json,
+        plot_format=plot_format,
+        quiet=quiet,
+    )
 
 
 def _run(
@@ -239,10 +215,11 @@ def _run(
     ckpt: str | None,
     settings: Settings,
     baseline: Path | None,
+    *,
     out: Path | None,
     force: bool,
     json: bool,
-    plot_format: str,
+    plot_format: PlotFormat,
     quiet: bool,
 ) -> None:
     # Imported here so that --help and --version need neither torch nor matplotlib.

@@ -6,34 +6,22 @@ from typing import Annotated
 
 import typer
 
-from ragen_diag.cli.reading import (
-    MAX_BAD,
-    DialectOption,
-    DumpArgument,
-    DuplicateStepOption,
-    MapOption,
-    MaxBadOption,
-    RewardKeyOption,
-    RewardOption,
-    RewardReduceOption,
-    SplitOption,
-    make_reading,
-)
+from ragen_diag.cli import reading
 
 
 def convert(
-    dump: DumpArgument,
+    dump: reading.DumpArgument,
     out: Annotated[
         Path, typer.Argument(metavar="OUT.parquet", help="File to write.", show_default=False)
     ],
-    reward: RewardOption = None,
-    dialect: DialectOption = None,
-    names: MapOption = None,
-    reward_key: RewardKeyOption = None,
-    reward_reduce: RewardReduceOption = None,
-    split: SplitOption = None,
-    on_duplicate_step: DuplicateStepOption = None,
-    max_bad_rows: MaxBadOption = MAX_BAD,
+    reward: reading.RewardOption = None,
+    dialect: reading.DialectOption = None,
+    names: reading.MapOption = None,
+    reward_key: reading.RewardKeyOption = None,
+    reward_reduce: reading.RewardReduceOption = None,
+    split: reading.SplitOption = None,
+    on_duplicate_step: reading.DuplicateStepOption = None,
+    max_bad_rows: reading.MaxBadOption = reading.MAX_BAD,
     force: Annotated[bool, typer.Option("--force", help="Replace OUT if it is there.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No messages.")] = False,
 ) -> None:
@@ -46,7 +34,7 @@ def convert(
     from ragen_diag.dumps.convert import convert as run
     from ragen_diag.report.safetext import one_line
 
-    reading = make_reading(
+    choices = reading.make_reading(
         rewards=reward,
         dialect=dialect,
         names=names,
@@ -56,7 +44,7 @@ def convert(
         on_duplicate_step=on_duplicate_step,
         max_bad_rows=max_bad_rows,
     )
-    done = run(dump, out, reading=reading, force=force)
+    done = run(dump, out, reading=choices, force=force)
     if quiet:
         return
     notes = ", ".join(f"{name.replace('_', ' ')} {count}" for name, count in done.notes.items())

@@ -3,32 +3,14 @@
 import os
 import re
 from collections.abc import Sequence
-from enum import StrEnum
 from typing import Annotated
 
 import typer
 
 from ragen_diag.errors import UsageError
-from ragen_diag.settings import Reading
+from ragen_diag.settings import DuplicateSteps, Reading, Reduce
 
 _PANEL = "Reading the dump"
-
-
-class ReduceChoice(StrEnum):
-    """How a reward that is a list becomes one number."""
-
-    sum = "sum"
-    last = "last"
-    mean = "mean"
-
-
-class StepChoice(StrEnum):
-    """Which writing of a step is taken."""
-
-    error = "error"
-    first = "first"
-    last = "last"
-    merge = "merge"
 
 
 DumpArgument = Annotated[
@@ -74,7 +56,7 @@ RewardKeyOption = Annotated[
     ),
 ]
 RewardReduceOption = Annotated[
-    ReduceChoice | None,
+    Reduce | None,
     typer.Option(
         metavar="HOW",
         rich_help_panel=_PANEL,
@@ -90,7 +72,7 @@ SplitOption = Annotated[
     ),
 ]
 DuplicateStepOption = Annotated[
-    StepChoice | None,
+    DuplicateSteps | None,
     typer.Option(
         "--on-duplicate-step",
         metavar="CHOICE",
@@ -118,9 +100,9 @@ def make_reading(
     dialect: str | None,
     names: Sequence[str] | None,
     reward_key: str | None,
-    reward_reduce: ReduceChoice | None,
+    reward_reduce: Reduce | None,
     split: str | None,
-    on_duplicate_step: StepChoice | None,
+    on_duplicate_step: DuplicateSteps | None,
     max_bad_rows: str,
 ) -> Reading:
     """The choices as one value.
@@ -129,15 +111,15 @@ def make_reading(
         UsageError: a text is not of the form that its option takes.
     """
     # A pipeline must not go on with half of what it thinks; a person sees the warning.
-    default = StepChoice.error if os.environ.get("CI", "") not in ("", "0") else StepChoice.last
+    default: DuplicateSteps = "error" if os.environ.get("CI", "") not in ("", "0") else "last"
     return Reading(
         dialect=dialect,
         names=dict(_pair("--map", text) for text in names or ()),
         rewards=tuple(_weighted(text) for text in rewards or ()),
         reward_key=reward_key,
-        reward_reduce=None if reward_reduce is None else reward_reduce.value,
+        reward_reduce=reward_reduce,
         split=split,
-        on_duplicate_step=(on_duplicate_step or default).value,
+        on_duplicate_step=on_duplicate_step or default,
         max_bad_share=_share(max_bad_rows),
     )
 

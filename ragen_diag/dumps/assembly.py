@@ -9,6 +9,7 @@ import polars as pl
 
 from ragen_diag.dumps import columns
 from ragen_diag.dumps.dialect import Draft
+from ragen_diag.dumps.jsontext import as_json
 from ragen_diag.dumps.raw import RawTable
 from ragen_diag.dumps.rewards import Reward
 from ragen_diag.dumps.steps import fill_steps, split_of_path
@@ -16,6 +17,7 @@ from ragen_diag.rollouts import SCHEMA
 
 Flagged = tuple[pl.Series, pl.Series | None]
 
+IDENTIFIERS = ("group_id", "sample_id", "trajectory_id")
 _ID_COLUMNS = ("prompt_ids", "response_ids")
 _REWARD_FLAGS = ("null_reward", "nan_reward", "bad_reward")
 
@@ -38,6 +40,8 @@ def assemble(
     _take_tokens(given, cells, flags)
     for name, values in given.items():
         if name in _READ:
+            if name in IDENTIFIERS and values.name in raw.mixed_columns:
+                values = _whole_numbers(values)
             cells[name], flag = _READ[name](values)
             flags += [] if flag is None else [flag]
     if "reward_components" not in cells:
@@ -48,17 +52,7 @@ def assemble(
     if reward is None:
         flags.append(pl.repeat("null_reward", raw.frame.height, eager=True))
     cells["extra"] = _extra(raw, draft, cells.get("extra"))
-    cells["_file"] = cells.get("_file", _nulls("_file", raw)).fill_null(str(raw.path))
-    cells["_row"] = cells.get("_row", _nulls("_row", raw)).fill_null(raw.row)
-    # A table that was converted knows the file of each row; its own name says nothing of them.
-    converted = "_file" in draft.columns
-    step = cells.get("step", _nulls("step", raw))
-    if not converted:
-        step = fill_steps(step, raw.row, raw.place, by_name=step_in_name)
-    cells["step"] = step
-    cells["split"] = cells.get("split", _nulls("split", raw))
-    if not converted and (split := split_of_path(raw.place)) is not None:
-        cells["split"] = cells["split"].fill_null(split)
+    _fill_by_place(raw, cells, step_in_name)
     nothing = [cells.get(n, _nulls(n, raw)).is_null() for n in ("response", "response_ids")]
     flags.append(_where(nothing[0] & nothing[1], "null_response"))
     if "finish_reason" not in cells:
@@ -70,6 +64,20 @@ def assemble(
             for name, dtype in SCHEMA.items()
         ]
     )
+
+
+def _fill_by_place(raw: RawTable, cells: dict[str, pl.Series], step_in_name: bool) -> None:
+    """Fills file and row, and step and split by the names of file and folders."""
+    # A table that was converted knows the file of each row; its own name says nothing of them.
+    converted = "_file" in cells
+    cells["_file"] = cells.get("_file", _nulls("_file", raw)).fill_null(str(raw.path))
+    cells["_row"] = cells.get("_row", _nulls("_row", raw)).fill_null(raw.row)
+    if converted:
+        return
+    step = cells.get("step", _nulls("step", raw))
+    cells["step"] = fill_steps(step, raw.row, raw.place, by_name=step_in_name)
+    if (split := split_of_path(raw.place)) is not None:
+        cells["split"] = cells.get("split", _nulls("split", raw)).fill_null(split)
 
 
 def _take_conversations(
@@ -131,8 +139,8 @@ def _member(values: pl.Series, is_json: bool) -> pl.Series:
     if is_json:
         texts = values.to_list()
     else:
-        texts = [None if value is None else columns.as_json(value) for value in values.to_list()]
-    name = columns.as_json(values.name)
+        texts = [None if value is None else as_json(value) for value in values.to_list()]
+    name = as_json(values.name)
     members = [None if text is None else f"{name}:{text}" for text in texts]
     return pl.Series(members, dtype=pl.String)
 
@@ -179,6 +187,11 @@ def _integers(flag: str, dtype: type[pl.DataType] = pl.Int64) -> Callable[[pl.Se
         return whole, _where(bad, flag)
 
     return read
+
+
+def _whole_numbers(values: pl.Series) -> pl.Series:
+    """Ids of a column that knows text alone, in which a whole float is its integer."""
+    return values.str.replace(r"^(-?\d{1,15})\.0$", "${1}")
 
 
 def _identifiers(values: pl.Series) -> Flagged:

@@ -3,14 +3,14 @@
 What cannot be read becomes null with a reason, never 0. Knows no files and no dialects.
 """
 
-import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import polars as pl
 
-from ragen_diag.dumps.turns import Message, as_conversation, content
+from ragen_diag.dumps.jsontext import as_json, from_json
+from ragen_diag.dumps.turns import Message, Plain, as_conversation, content, plain_message
 from ragen_diag.rollouts import COMPONENTS, MESSAGES
 
 EXACT_FLOAT = 2**53
@@ -140,7 +140,7 @@ def components(values: pl.Series) -> tuple[pl.Series, pl.Series]:
         usable = pl.when(value.abs() <= LARGEST).then(value)
         named = values.list.eval(pl.struct(key=_field("key"), value=usable))
     else:
-        cells = [_components(_loaded(value)) for value in values.to_list()]
+        cells = [_components(from_json(value)) for value in values.to_list()]
         named = pl.Series(values.name, cells, dtype=COMPONENTS)
     return named, values.is_not_null() & named.is_null()
 
@@ -165,15 +165,6 @@ def as_components(columns: Sequence[pl.Series], rows: int) -> pl.Series:
 def component(values: pl.Series, name: str) -> pl.Series:
     """The value under one key of a column of components, null where the key is missing."""
     return values.list.eval(_field("value").filter(_field("key") == name)).list.first()
-
-
-def as_json(value: object) -> str:
-    """One value as strict JSON; numbers that JSON lacks become null.
-
-    >>> as_json({"a": [float("nan"), True]})
-    '{"a": [null, true]}'
-    """
-    return json.dumps(_finite(value), ensure_ascii=False, allow_nan=False, default=str)
 
 
 def _floats(values: pl.Series) -> pl.Series:
@@ -218,21 +209,13 @@ def _lists_of(
     if _is_list(values) and _inner(values).is_numeric():
         lists = values.cast(pl.List(pl.Float64))
     else:
-        cells = [_loaded(value) for value in values.to_list()]
+        cells = [from_json(value) for value in values.to_list()]
         rows = [[_number(v) for v in cell] if isinstance(cell, list) else None for cell in cells]
         lists = pl.Series(values.name, rows, dtype=pl.List(pl.Float64))
     all_usable = lists.list.eval(usable.fill_null(False)).list.all()
     typed = pl.lit(lists.cast(pl.List(dtype), strict=False))
     kept = pl.select(pl.when(pl.lit(all_usable)).then(typed)).to_series()
     return kept, values.is_not_null() & kept.is_null()
-
-
-def _loaded(value: object) -> object:
-    """A value as it is, text as the JSON it holds; None when it holds none."""
-    try:
-        return json.loads(value) if isinstance(value, str) else value
-    except (ValueError, RecursionError):
-        return None
 
 
 def _number(value: object) -> float | None:
@@ -251,14 +234,11 @@ def _mapped(values: pl.Series, to_text: Callable[[Any], str]) -> pl.Series:
 
 def _messages(
     cell: object, chat: Sequence[Message] | None
-) -> tuple[list[dict[str, str | None]] | None, str | None]:
+) -> tuple[list[Plain] | None, str | None]:
     if chat is not None:
-        found = [(message.get("role"), *content(message)) for message in chat]
-        flags = [flag for _, _, flags in found for flag in flags]
-        plain = [
-            {"role": None if role is None else str(role), "content": t} for role, t, _ in found
-        ]
-        return plain, flags[0] if flags else None
+        read = [content(message) for message in chat]
+        flag = next((flag for _, flags in read for flag in flags), None)
+        return [plain_message(m, text) for m, (text, _) in zip(chat, read, strict=True)], flag
     if isinstance(cell, str):
         return [{"role": "user", "content": cell}], "text_as_user_message"
     return None, None if cell is None else "bad_messages"
@@ -280,13 +260,3 @@ def _components(value: object) -> list[dict[str, object]] | None:
 
 def _is_pair(item: object) -> bool:
     return isinstance(item, dict) and item.keys() == {"key", "value"}
-
-
-def _finite(value: object) -> object:
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, dict):
-        return {str(key): _finite(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(item) for item in value]
-    return value

@@ -5,7 +5,6 @@ the file has a checksum, so that damage is found and never read as data.
 """
 
 import os
-from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -17,8 +16,6 @@ import pyarrow.parquet as pq
 
 from ragen_diag.dumps.dump import Dump, open_dump
 from ragen_diag.dumps.frames import CHECKED, checked_rows
-from ragen_diag.dumps.keys import row_keys
-from ragen_diag.dumps.ledger import Ledger
 from ragen_diag.errors import UsageError
 from ragen_diag.rollouts import SCHEMA
 from ragen_diag.settings import Reading
@@ -48,14 +45,7 @@ def convert(
     """
     dump = open_dump(paths, reading or Reading())
     _require_free(out, dump, force)
-    ledger = Ledger(Counter(dump.notes))
-    keys = []
-    for place, batch in dump.batches():
-        ledger.add(str(dump.files[place]), batch)
-        keys.append(row_keys(batch.table, place))
-    decided = dump.decide(keys, ledger)
-    dump.refuse_mixed_groups(decided)
-    numbers = decided.numbered()
+    decided, numbers, notes = dump.settled(dump.batches())
     part = out.with_name(f".{out.name}.part")
     before = kept = 0
     try:
@@ -73,8 +63,7 @@ def convert(
     finally:
         with suppress(FileNotFoundError):
             part.unlink()
-    notes = ledger.notes + Counter(decided.notes) + Counter(numbers.notes)
-    return Converted(out, dump.dialect.name, kept, before - kept, dict(sorted(notes.items())))
+    return Converted(out, dump.dialect.name, kept, before - kept, notes)
 
 
 def _require_free(out: Path, dump: Dump, force: bool) -> None:

@@ -30,6 +30,8 @@ class Decided:
     rewards: pl.Series | None
     again: tuple[Again, ...]
     notes: dict[str, int]
+    by_file: bool = False
+    """Whether trajectory ids start again in every file, so that they name one with it alone."""
 
     def numbered(self) -> Numbers:
         """The numbers that ids of rows are made of."""
@@ -46,6 +48,10 @@ class Decided:
             table = table.filter(self.keep[before : before + table.height])
         if self.rewards is not None:
             table = table.with_columns(reward=self.rewards[kept : kept + table.height])
+        if self.by_file:
+            table = table.with_columns(
+                trajectory_id=pl.col("_file") + ":" + pl.col("trajectory_id")
+            )
         return with_ids(table, self.grouping, numbers, kept)
 
 
@@ -56,7 +62,8 @@ def decide(
 
     Notes: "other_split" rows of splits that were not asked for; "padding_copy" rows that repeat an
     earlier one, where the trainer pads so; "step_written_twice" rows of which a later or earlier
-    writing was taken; and those of grouping and rewards.
+    writing was taken; "trajectory_ids_repeat_in_files" rows of a dump whose files, of ranks
+    perhaps, count their trajectories anew; and those of grouping and rewards.
 
     Raises:
         DumpError: a step was written twice and nothing says which is meant; no row is of the split.
@@ -79,6 +86,10 @@ def decide(
     keep &= stay
     everything = bool(keep.all())
     kept = keys if everything else keys.filter(keep)
+    by_file = _start_again(kept)
+    if by_file:
+        notes["trajectory_ids_repeat_in_files"] = kept.height
+        kept = kept.with_columns(trajectory=pl.col("trajectory") ^ pl.col("file").hash(seed=1))
     grouping = group_rows(kept, contiguous=dialect.contiguous)
     rewards, told = trajectory_rewards(kept, reading.reward_reduce)
     notes = {name: count for name, count in notes.items() if count}
@@ -89,7 +100,16 @@ def decide(
         rewards=rewards,
         again=tuple(again),
         notes={**notes, **grouping.notes, **told},
+        by_file=by_file,
     )
+
+
+def _start_again(keys: pl.DataFrame) -> bool:
+    """Whether a turn of a trajectory stands in several files, and so is that of several."""
+    if keys["trajectory"].dtype == pl.Null or keys["file"].n_unique() < 2:
+        return False
+    turns = keys.filter(pl.col("trajectory").is_not_null()).group_by("step", "trajectory", "turn")
+    return bool(turns.agg(pl.col("file").n_unique() > 1)["file"].any())
 
 
 def _of_split(keys: pl.DataFrame, split: str, paths: Sequence[Path | str]) -> pl.Series:

@@ -6,17 +6,14 @@ all. One whose records hold whole episodes first takes them apart into rows.
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 import polars as pl
 
-from ragen_diag.dumps.raw import RawTable
+from ragen_diag.dumps.raw import RawTable, Record
 
-Record = dict[str, Any]
-"""One JSON object."""
-INDEX = "_index"
-"""Key under which `unfold` finds the record's position in its file, from 0: where there are no
-ids, or nesting is all that tells groups."""
+PLACE = "_place"
+"""Key under which `unfold` finds where the record stands, as "FILE:NUMBER", which no other record
+of the dump shares: the id of what has none, or of a group that nesting alone tells."""
 SKIPPED = "_skipped"
 """A row with this key alone stands for something left out, by reason: to be counted, not kept."""
 
@@ -66,6 +63,28 @@ class Dialect:
         """The largest signature among `columns`, or None when the file is of another dialect."""
         found = [signature for signature in self.signatures if signature <= columns]
         return max(found, key=len) if found else None
+
+
+def draft_by_functions(
+    raw: RawTable, names: Mapping[str, str], is_function: Callable[[pl.Series], bool]
+) -> Draft:
+    """The draft of a dialect with a column for each reward function: `names` is column of the file
+    -> canonical name.
+
+    Without a column that is called "reward" the sum of the functions is the reward. Whatever is no
+    function is kept as JSON.
+    """
+    frame = raw.frame
+    others = [name for name in frame.columns if name not in names and name != "reward"]
+    functions = tuple(name for name in others if is_function(frame[name]))
+    has_total = "reward" in frame.columns
+    return Draft(
+        columns={new: frame[old] for old, new in names.items() if old in frame.columns},
+        reward="reward" if has_total else None,
+        summed=() if has_total else functions,
+        parts=functions,
+        extra=tuple(name for name in others if name not in functions),
+    )
 
 
 def draft_by_names(

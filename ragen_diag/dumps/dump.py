@@ -4,7 +4,7 @@ Texts are held one batch at a time, unless the whole table is asked for.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ from ragen_diag.dumps.decisions import Decided, decide
 from ragen_diag.dumps.dialect import Dialect
 from ragen_diag.dumps.dialects import DIALECTS, GENERIC
 from ragen_diag.dumps.files import digest, find_files, refuse_copies
+from ragen_diag.dumps.grouping import Numbers
 from ragen_diag.dumps.keys import joined, row_keys
 from ragen_diag.dumps.ledger import Ledger
 from ragen_diag.dumps.recognition import UnknownDialect
@@ -59,23 +60,34 @@ class Dump:
         Raises:
             DumpError: see `read_dump`.
         """
-        ledger = Ledger(Counter(self.notes))
-        tables, keys = [], []
-        for place, batch in self.batches():
+        batches = list(self.batches())
+        decided, numbers, notes = self.settled(batches)
+        table = pl.concat([batch.table for _, batch in batches])
+        return Rollouts(
+            table=decided.applied(table, numbers, before=0, kept=0),
+            dialect=self.dialect.name,
+            paths=self.paths,
+            sha256=digest(source.file for source in self.sources),
+            notes=notes,
+        )
+
+    def settled(
+        self, batches: Iterable[tuple[int, Batch]]
+    ) -> tuple[Decided, Numbers, dict[str, int]]:
+        """What becomes of the rows of all batches, the numbers for their ids, and what was met.
+
+        Raises:
+            DumpError: as `decide` and `refuse_mixed_groups`.
+        """
+        ledger, keys = Ledger(Counter(self.notes)), []
+        for place, batch in batches:
             ledger.add(str(self.files[place]), batch)
-            tables.append(batch.table)
             keys.append(row_keys(batch.table, place))
         decided = self.decide(keys, ledger)
         self.refuse_mixed_groups(decided)
         numbers = decided.numbered()
         notes = ledger.notes + Counter(decided.notes) + Counter(numbers.notes)
-        return Rollouts(
-            table=decided.applied(pl.concat(tables), numbers, before=0, kept=0),
-            dialect=self.dialect.name,
-            paths=self.paths,
-            sha256=digest(source.file for source in self.sources),
-            notes=dict(sorted(notes.items())),
-        )
+        return decided, numbers, dict(sorted(notes.items()))
 
     @property
     def notes(self) -> dict[str, int]:

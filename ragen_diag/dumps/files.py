@@ -26,6 +26,8 @@ TIERS: tuple[tuple[str, ...], ...] = (
 """Endings of the files that a folder is searched for; a later tier only if the earlier ones give
 nothing: beside rollouts lie configurations and metrics."""
 PACKED = ("", ".gz", ".zst")
+METRICS, MESSAGES = "metrics.json", "messages.json"
+"""How the names of an episode's two files end; they are read as one, under the first."""
 
 _NO_DUMPS = re.compile(
     r"(checkpoint|ckpt|weight|broadcast)s?([-_]?\d.*)?|global_step_?\d+|ragen-diag-out|plots"
@@ -139,8 +141,8 @@ def _path(given: str | Path) -> Path:
 
 def _stands_for(path: Path) -> Path:
     """The metrics that an episode's messages belong to; any other file is itself."""
-    metrics = path.with_name(path.name.removesuffix("messages.json") + "metrics.json")
-    return metrics if path.name.endswith("messages.json") and metrics.is_file() else path
+    metrics = path.with_name(path.name.removesuffix(MESSAGES) + METRICS)
+    return metrics if path.name.endswith(MESSAGES) and metrics.is_file() else path
 
 
 def _require_utf8(path: Path) -> None:
@@ -187,7 +189,7 @@ def _below(folder: Path, levels: int = _MOST_LEVELS) -> Iterator[Path]:
 
 def _is_beside(name: str, names: set[str]) -> bool:
     """Whether a file belongs to a model, or to an episode that its metrics stand for."""
-    part_of_episode = "metrics.json" in names and name in ("messages.json", "assistant_texts.json")
+    part_of_episode = METRICS in names and name in (MESSAGES, "assistant_texts.json")
     return part_of_episode or _MODEL_FILES.fullmatch(name) is not None
 
 

@@ -186,6 +186,11 @@ def checked_rows(rows: int, columns: Sequence[str]) -> bytes:
 def _unreadable(path: Path | str, container: Container, error: BaseException) -> DumpError:
     name = {"parquet": "Parquet", "arrow": "Arrow", "csv": "CSV"}.get(container, container)
     reason = (str(error).splitlines() or [type(error).__name__])[0]
+    if isinstance(path, str):
+        return DumpError(
+            f"{path}: cannot be read as {name} ({reason[:200]}); check the address and the"
+            " credentials, or download the file first"
+        )
     return DumpError(
         f"{path}: cannot be read as {name} ({reason[:200]}); was the writer interrupted? write the"
         " file again or leave it out"

@@ -148,7 +148,7 @@ def _ids_name_rows(keys: pl.DataFrame) -> bool:
 
     A few prompts that stand twice in a data set are not enough to give up a trainer's ids.
     """
-    if keys.height < 2 or keys["group"].null_count() or not keys["named"].all():
+    if keys.height < 2 or keys["group"].null_count() or not keys["unsettled"].all():
         return False
     # Mostly the first rows tell already, and all of them take a second per ten million.
     for rows in (keys.head(_FIRST_ROWS), keys):
@@ -163,7 +163,7 @@ def _ids_contradict_prompts(keys: pl.DataFrame, mixed: pl.DataFrame) -> bool:
 
     Prompts that occur once may be turns of a trajectory that nothing tells apart: no such case.
     """
-    if mixed.is_empty():
+    if mixed.is_empty() or not keys["unsettled"].all():
         return False
     rows = keys.filter(_is_first_turn(keys))
     groups = rows.select(pl.struct("step", "group").n_unique()).item()

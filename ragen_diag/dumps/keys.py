@@ -36,7 +36,8 @@ def row_keys(table: pl.DataFrame, file: int, *, named: bool = True) -> pl.DataFr
     """One row of numbers for each row of the canonical table; hashes are UInt64.
 
     `file` is the place of the rows' file in the dump. Columns: step, file, row, group (null
-    without an id), named (whether the id is the trainer's own), source (where it is from, else),
+    without an id), named (whether the id is the trainer's own), unsettled (whether the table does
+    not say so, as one that was converted does), source (where the id is from, else),
     sample, trajectory, turn, split, prompt (null without one), truth, response, reward; and where
     rows are to be `named`, digest: a hash of prompt and truth that is the same everywhere, from
     which ids are made.
@@ -49,8 +50,9 @@ def row_keys(table: pl.DataFrame, file: int, *, named: bool = True) -> pl.DataFr
         pl.lit(file, pl.UInt32).alias("file"),
         pl.col("_row").cast(pl.UInt32).alias("row"),
         # An evaluation counts its groups anew; its rewards are not those of training.
-        _hash(pl.concat_str(pl.col("group_id"), pl.col("split").fill_null(""))).alias("group"),
+        (_hash(pl.col("group_id")) ^ pl.col("split").hash(seed=1)).alias("group"),
         (pl.col("group_id").is_not_null() & ~inferred).alias("named"),
+        pl.col("group_source").is_null().alias("unsettled"),
         pl.when(pl.col("group_id").is_not_null() & inferred)
         .then("group_source")
         .cast(_SOURCE)

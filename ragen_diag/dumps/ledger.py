@@ -15,6 +15,8 @@ from ragen_diag.settings import Reading
 FEW_BAD = 10
 """So many unreadable rewards are never too many."""
 EXAMPLES = 3
+REPAIRS = ("invalid_utf8", "lone_surrogate")
+"""Flags of rows whose characters were replaced."""
 
 
 @dataclass
@@ -49,8 +51,11 @@ class Ledger:
             self.rewarded = True
             self.numbers += int(batch.reward.value.is_not_null().sum())
             self.instead = self.instead or batch.reward.instead
+        else:
+            self.notes["no_reward_column"] += batch.table.height
 
     def _flags(self, path: str, table: pl.DataFrame) -> None:
+        self._repaired_prompts(path, table)
         told = table.select("_row", "_flags").explode("_flags").drop_nulls("_flags")
         counts = told.group_by("_flags", maintain_order=True).agg(
             pl.len(), pl.col("_row").head(EXAMPLES)
@@ -59,6 +64,18 @@ class Ledger:
             self.notes[flag] += count
             for row in rows:
                 self._place(flag, f"{path} row {row}")
+
+    def _repaired_prompts(self, path: str, table: pl.DataFrame) -> None:
+        """Prompts without an id of their group, of which a repair may have made others."""
+        repaired = table.filter(
+            pl.col("group_id").is_null(),
+            pl.col("_flags").list.set_intersection(list(REPAIRS)).list.len() > 0,
+            pl.coalesce("prompt", _joined("messages")).str.contains("\ufffd", literal=True),
+        )["_row"]
+        if len(repaired):
+            self.notes["repaired_prompt"] += len(repaired)
+            for row in repaired.head(EXAMPLES):
+                self._place("repaired_prompt", f"{path} row {row}")
 
     def _place(self, note: str, where: str) -> None:
         known = self.places.setdefault(note, [])
@@ -95,3 +112,12 @@ class Ledger:
                 f"{path}: {bad} of {self.rows} rewards are no numbers ({where}); correct them, or"
                 " raise --max-bad-rows"
             )
+
+
+def _joined(messages: str) -> pl.Expr:
+    """The contents of a list of messages as one text."""
+    return (
+        pl.col(messages)
+        .list.eval(pl.element().struct.field("content"))
+        .list.join("\n", ignore_nulls=True)
+    )

@@ -1,13 +1,17 @@
-"""A batch of rows of one file as a typed table under the file's own column names.
+"""What files give and dialects take: single records, and batches of rows as a typed table.
 
-The value between files and dialects; knows neither.
+Columns are under the file's own names. Knows neither files nor dialects.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path, PurePath
+from typing import Any
 
 import polars as pl
+
+Record = dict[str, Any]
+"""One JSON object."""
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from typing import Literal
 
 from ragen_diag.dumps.dialect import Dialect
 from ragen_diag.errors import DumpError, UsageError
+from ragen_diag.rollouts import listing
 
 Certainty = Literal["named", "sure", "likely", "guessed"]
 
@@ -53,26 +54,21 @@ def recognise(
     found = {d: s for d in dialects if (s := d.signature_in(there)) is not None}
     if not found:
         if fallback.signature_in(there) is not None:
-            return Recognised(fallback, "guessed", f"columns by their names: {_listed(columns)}")
+            return Recognised(fallback, "guessed", f"columns by their names: {listing(columns)}")
         raise UnknownDialect(
-            f"{path}: no known dialect; found columns {_listed(columns)}; a dump needs prompt,"
+            f"{path}: no known dialect; found columns {listing(columns)}; a dump needs prompt,"
             " response and reward: say which columns they are, as in --map response=output"
         )
     most = max(found.values(), key=len)
     if any(not signature <= most for signature in found.values()):
-        names = " and ".join(f"{d.name} ({_listed(sorted(s))})" for d, s in found.items())
+        names = " and ".join(f"{d.name} ({listing(sorted(s))})" for d, s in found.items())
         raise DumpError(
             f"{path}: columns of several dialects, {names}; keep those of one, or name the dialect"
             " with --dialect"
         )
     dialect = next(dialect for dialect, signature in found.items() if signature == most)
     telling = sorted(dialect.telling & there)
-    grounds = f"columns {_listed(sorted(most))}"
+    grounds = f"columns {listing(sorted(most))}"
     if telling:
-        return Recognised(dialect, "sure", f"{grounds} and {_listed(telling)}")
+        return Recognised(dialect, "sure", f"{grounds} and {listing(telling)}")
     return Recognised(dialect, "likely", grounds)
-
-
-def _listed(names: Sequence[str]) -> str:
-    shown = ", ".join(names[:20])
-    return shown + (f", ... ({len(names)} in all)" if len(names) > 20 else "")

@@ -4,6 +4,7 @@ Takes what trainers really leave behind: NaN and Infinity tokens, a byte-order m
 lines, invalid UTF-8 and lone surrogates. Every repair is counted. Knows no column names.
 """
 
+import codecs
 import json
 import re
 from collections import Counter
@@ -14,16 +15,15 @@ from typing import Any
 
 import yaml
 
+from ragen_diag.dumps.files import MESSAGES, METRICS
+from ragen_diag.dumps.raw import Record
 from ragen_diag.dumps.streams import Container, unpacked
 from ragen_diag.dumps.torchfile import read_torch
 from ragen_diag.errors import DumpError
 
-Record = dict[str, Any]
-
 CHUNK_ROWS = 50_000
 CHUNK_BYTES = 32 << 20
 
-_METRICS, _MESSAGES = "metrics.json", "messages.json"
 _MAX_DEPTH = 100
 _SHOWN = 20
 _SURROGATE_ESCAPE = re.compile(r"\\u[dD][89a-fA-F]")
@@ -32,12 +32,12 @@ _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 
 @dataclass(frozen=True)
 class Chunk:
-    """Consecutive records of a file. `row` numbers them from 1: the line of a JSON-lines file,
+    """Consecutive records of a file. `numbers` counts them from 1: the line of a JSON-lines file,
     the position in a list. `flags` lists per record what had to be repaired, `bad` says what is
     wrong with each line that holds no record."""
 
     records: list[Record] = field(default_factory=list)
-    rows: list[int] = field(default_factory=list)
+    numbers: list[int] = field(default_factory=list)
     flags: list[list[str]] = field(default_factory=list)
     bad: dict[int, str] = field(default_factory=dict)
     last: int = 0
@@ -67,17 +67,20 @@ def line_notes(
     """How many lines were lost: a bad last line as "torn_line", others as "bad_line".
 
     Raises:
-        DumpError: no line is good, or more than `max_bad_share` of them are bad.
+        DumpError: no line is good, or more than `max_bad_share` of them are bad; a torn line
+            counts where that is 0.
     """
     if not good:
         problem = next((f"line {n} {what}" for n, what in bad.items()), "all lines are blank")
         raise DumpError(f"{path}: no line holds a JSON object ({problem}); write one on each line")
     notes = Counter("torn_line" if number == last else "bad_line" for number in bad)
     total = good + len(bad)
-    if notes["bad_line"] > max_bad_share * total:
+    # A run that is cut off leaves a torn line; who allows none at all means that one too.
+    lost = notes["bad_line"] if max_bad_share else len(bad)
+    if lost > max_bad_share * total:
         number, problem = next(iter(bad.items()))
         raise DumpError(
-            f"{path}: {notes['bad_line']} of {total} lines hold no JSON object; the first, line"
+            f"{path}: {lost} of {total} lines hold no JSON object; the first, line"
             f" {number}, {problem}; correct them, write the file again, or raise --max-bad-rows"
         )
     return dict(notes)
@@ -97,14 +100,14 @@ def _jsonl_chunks(path: Path) -> Iterator[Chunk]:
             except ValueError as error:
                 chunk.bad[number] = str(error)
                 continue
-            chunk.rows.append(number)
+            chunk.numbers.append(number)
             chunk.flags.append(flags)
             size += len(line)
-            if len(chunk.rows) >= CHUNK_ROWS or size >= CHUNK_BYTES:
-                yield Chunk(chunk.records, chunk.rows, chunk.flags, chunk.bad, last)
+            if len(chunk.numbers) >= CHUNK_ROWS or size >= CHUNK_BYTES:
+                yield Chunk(chunk.records, chunk.numbers, chunk.flags, chunk.bad, last)
                 chunk, size = Chunk(), 0
     if chunk.records or chunk.bad or not last:
-        yield Chunk(chunk.records, chunk.rows, chunk.flags, chunk.bad, last)
+        yield Chunk(chunk.records, chunk.numbers, chunk.flags, chunk.bad, last)
 
 
 def _document_chunks(path: Path, content: bytes, container: Container) -> Iterator[Chunk]:
@@ -128,8 +131,8 @@ def _document_chunks(path: Path, content: bytes, container: Container) -> Iterat
 
 def _episode(path: Path, value: Any) -> Any:
     """The metrics of an episode together with the messages that a file beside them holds."""
-    beside = path.with_name(path.name.removesuffix(_METRICS) + _MESSAGES)
-    if not path.name.endswith(_METRICS) or not isinstance(value, dict) or not beside.is_file():
+    beside = path.with_name(path.name.removesuffix(METRICS) + MESSAGES)
+    if not path.name.endswith(METRICS) or not isinstance(value, dict) or not beside.is_file():
         return value
     text, _ = decoded(beside.read_bytes())
     try:
@@ -149,7 +152,7 @@ def _listed(path: Path, value: Any, *, text: str = "", flags: Sequence[str] = ()
     chunk = Chunk(last=len(items))
     for number, item in enumerate(items, start=1):
         try:
-            record = _checked(item, str(item)[:_SHOWN])
+            record = _checked(item, str(item))
         except ValueError as error:
             chunk.bad[number] = str(error)
             continue
@@ -157,7 +160,7 @@ def _listed(path: Path, value: Any, *, text: str = "", flags: Sequence[str] = ()
         if _SURROGATE_ESCAPE.search(text):
             record = _repaired(record, row_flags)
         chunk.records.append(record)
-        chunk.rows.append(number)
+        chunk.numbers.append(number)
         chunk.flags.append(row_flags)
     if not items:
         raise DumpError(f"{path}: the dump holds no rows; name a file that does")
@@ -166,10 +169,11 @@ def _listed(path: Path, value: Any, *, text: str = "", flags: Sequence[str] = ()
 
 def decoded(line: bytes) -> tuple[str, list[str]]:
     """Bytes as text without white space around it; bytes that are no UTF-8 become U+FFFD."""
+    line = line.removeprefix(codecs.BOM_UTF8)
     try:
-        return line.decode("utf-8-sig").strip(), []
+        return line.decode().strip(), []
     except UnicodeDecodeError:
-        return line.decode("utf-8-sig", errors="replace").strip(), ["invalid_utf8"]
+        return line.decode(errors="replace").strip(), ["invalid_utf8"]
 
 
 def parsed(text: str, flags: list[str]) -> Record:
@@ -188,9 +192,10 @@ def parsed(text: str, flags: list[str]) -> Record:
 def _checked(value: Any, text: str) -> Record:
     if not isinstance(value, dict):
         raise ValueError(f"is JSON, but no object ({text[:_SHOWN]!r})")
-    if _is_deeper(value, _MAX_DEPTH):
+    # Counted first, since looking into every record takes longer than parsing it.
+    if text.count("{") + text.count("[") >= _MAX_DEPTH and _is_deeper(value, _MAX_DEPTH):
         raise ValueError(f"is nested more than {_MAX_DEPTH} levels deep")
-    return {str(key): item for key, item in value.items()}
+    return value
 
 
 def _repaired(record: Record, flags: list[str]) -> Record:

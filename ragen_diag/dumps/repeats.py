@@ -13,7 +13,8 @@ import polars as pl
 from ragen_diag.settings import DuplicateSteps
 
 OVERLAP = 0.5
-"""Share of the smaller part's prompts (or, in one folder, whole rows) that the other must have."""
+"""Share of the smaller part's prompts (or, in one folder, whole rows) that the other must have, and
+of the earlier part's rows that a resumed run must have written again."""
 MOST_DESCENTS = 0.2
 """Descents over distinct steps beyond which a file is not in the order of steps at all."""
 
@@ -43,7 +44,11 @@ def steps_written_again(
 
     A part is a file, or what follows in a file where its steps go back. Two parts hold one step
     twice when they share at least half of their prompts in different folders or behind each other
-    in a file, or half of their whole rows in one folder: shards of one step share neither.
+    in a file, or half of their whole rows in one folder: shards of one step share neither. So they
+    do, whatever their prompts, when the later of two folders or halves of a file begins and ends
+    at later steps than the other, and has at least half as many rows of the step: a resumed run
+    may draw other prompts, while shards of a run begin or end together, and rows that only came
+    late are few.
     """
     forwards = pl.col("step").diff().ge(0).fill_null(True).all()
     if keys["step"].dtype == pl.Null or (len(paths) == 1 and keys.select(forwards).item()):
@@ -54,10 +59,14 @@ def steps_written_again(
     )
     rows = rows.filter(pl.col("step").is_not_null())
     found = []
-    for step, *pair in _sharing_prompts(rows).sort("step", "part", "other").rows():
+    sharing = set(_sharing_prompts(rows).rows())
+    staggered = set(_staggered(rows, paths).rows())
+    for step, *pair in sorted(sharing | staggered):
         both = [rows.filter(pl.col("step") == step, pl.col("part") == part) for part in pair]
         both.sort(key=lambda part: _written(paths[part["file"][0]], int(part["part"][0])))
-        if _is_again(both[0], both[1], paths):
+        again = (step, *pair) in sharing and _is_again(both[0], both[1], paths)
+        whole = both[1].height >= OVERLAP * both[0].height
+        if again or ((step, *pair) in staggered and whole):
             (one, other), (n, m) = ([p["part"][0] for p in both], [p.height for p in both])
             found.append(Again(step, one, other, n, m))
     return found, parts
@@ -101,6 +110,35 @@ def _sharing_prompts(rows: pl.DataFrame) -> pl.DataFrame:
         .join(of_other, on=["step", "other"])
         .filter(pl.col("shared") >= OVERLAP * pl.min_horizontal("size", "other_size"))
         .select("step", "part", "other")
+    )
+
+
+def _staggered(rows: pl.DataFrame, paths: Sequence[Path | str]) -> pl.DataFrame:
+    """Pairs of parts (part < other) that hold one step, of two writings of which one begins and
+    ends at later steps. A writing is a folder, or what of its files follows where steps go back."""
+    folders = [str(path).rpartition("/")[0] for path in paths]
+    number = {folder: at for at, folder in enumerate(dict.fromkeys(folders))}
+    run = pl.col("part").rank("dense").over("file")
+    folder = pl.col("file").replace_strict(
+        {at: number[name] for at, name in enumerate(folders)}, return_dtype=pl.Int64
+    )
+    parts = rows.select("step", "part", "split", folder=folder, run=run).unique()
+    writing = ("split", "folder", "run")
+    parts = parts.with_columns(
+        first=pl.col("step").min().over(writing), last=pl.col("step").max().over(writing)
+    )
+    return (
+        parts.join(parts, on=["step", "split"], suffix="_other", nulls_equal=True)
+        .filter(
+            pl.col("first") < pl.col("first_other"),
+            pl.col("last") < pl.col("last_other"),
+        )
+        .select(
+            "step",
+            part=pl.min_horizontal("part", "part_other"),
+            other=pl.max_horizontal("part", "part_other"),
+        )
+        .unique()
     )
 
 

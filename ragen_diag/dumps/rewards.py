@@ -6,13 +6,14 @@ A missing reward stays null with a flag; it never becomes 0. Knows no dialects.
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import polars as pl
 
 from ragen_diag.dumps import columns
 from ragen_diag.dumps.dialect import Draft
 from ragen_diag.dumps.raw import RawTable
+from ragen_diag.dumps.returns import DONE
 from ragen_diag.errors import DumpError
 from ragen_diag.settings import Reading, Reduce
 
@@ -135,12 +136,9 @@ def _asked(raw: RawTable, draft: Draft, reading: Reading) -> Reward | None:
         else:
             return None
     if len(found) == 1 and reading.rewards[0][1] == 1.0:
-        (name, _), *_ = reading.rewards
-        return (
-            _column(raw, draft, name, reading)
-            if name in raw.frame.columns
-            else one_column(found[0])
-        )
+        name = reading.rewards[0][0]
+        in_column = name in raw.frame.columns
+        return _column(raw, draft, name, reading) if in_column else one_column(found[0])
     return weighted_sum(found, [weight for _, weight in reading.rewards])
 
 
@@ -152,12 +150,7 @@ def _column(raw: RawTable, draft: Draft, name: str, reading: Reading) -> Reward:
         reward = one_column(values)
         text = values.dtype == pl.String and name not in raw.mixed_columns
         coerced = int(reward.value.is_not_null().sum()) if text else 0
-        return Reward(
-            reward.value,
-            reward.flag,
-            reward.instead,
-            notes={"reward_from_text": coerced} if coerced else {},
-        )
+        return replace(reward, notes={"reward_from_text": coerced} if coerced else {})
     return _nested(raw, draft, values, reading)
 
 
@@ -186,7 +179,7 @@ def _nested(raw: RawTable, draft: Draft, values: pl.Series, reading: Reading) ->
         if isinstance(value, list):
             how = reading.reward_reduce or "sum"
             of = "per_token" if tokens is not None and tokens[i] == len(value) else "list"
-            notes[f"reward_{of}_{_DONE[how]}"] += 1
+            notes[f"reward_{of}_{DONE[how]}"] += 1
             value = _reduced(value, how)
         numbers.append(value)
     if reading.reward_key and keys and reading.reward_key not in keys:
@@ -199,9 +192,6 @@ def _nested(raw: RawTable, draft: Draft, values: pl.Series, reading: Reading) ->
     instead = _instead([values], value, reason)
     parts = tuple(pl.Series(name, cells, dtype=pl.Float64) for name, cells in others.items())
     return Reward(value, reason + "_reward", instead, parts, dict(notes))
-
-
-_DONE: Mapping[Reduce, str] = {"sum": "summed", "last": "last_taken", "mean": "averaged"}
 
 
 def _lengths(draft: Draft) -> list[int | None] | None:

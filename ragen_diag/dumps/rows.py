@@ -4,60 +4,66 @@ Knows dialects only by their `unfold`.
 """
 
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
-from ragen_diag.dumps.dialect import INDEX, SKIPPED, Dialect, Record
+from ragen_diag.dumps.dialect import PLACE, SKIPPED, Dialect
+from ragen_diag.dumps.raw import Record
 from ragen_diag.dumps.records import Chunk
 from ragen_diag.dumps.shapes import rows_of
-from ragen_diag.errors import UsageError
+from ragen_diag.errors import DumpError, UsageError
 from ragen_diag.settings import Reading
 
 _Value = TypeVar("_Value")
 
 
 @dataclass
-class Rows:
-    """Flat records with the number and flags of the record that each came from."""
+class FlatRecords:
+    """One record per row, with the number and flags of the record that each came from."""
 
     records: list[Record] = field(default_factory=list)
-    rows: list[int] = field(default_factory=list)
+    numbers: list[int] = field(default_factory=list)
     flags: list[list[str]] = field(default_factory=list)
     notes: Counter[str] = field(default_factory=Counter)
 
-    def add(self, record: Record, number: int, flags: list[str], dialect: Dialect) -> None:
-        """The rows of one record as the dialect takes it apart."""
+    def add(
+        self, record: Record, number: int, flags: list[str], dialect: Dialect, place: str
+    ) -> None:
+        """The rows of one record as the dialect takes it apart; `place` is its own alone."""
         if dialect.unfold is None:
             self._append(record, number, flags)
             return
-        for row in dialect.unfold({**record, INDEX: number - 1}):
+        for row in dialect.unfold({**record, PLACE: place}):
             if SKIPPED in row:
                 self.notes[str(row[SKIPPED])] += 1
                 continue
-            flat = {name: value for name, value in row.items() if name not in (INDEX, "_flags")}
+            flat = {name: value for name, value in row.items() if name not in (PLACE, "_flags")}
             self._append(flat, number, [*flags, *(row.get("_flags") or ())])
 
     def _append(self, record: Record, number: int, flags: list[str]) -> None:
         self.records.append(record)
-        self.rows.append(number)
+        self.numbers.append(number)
         self.flags.append(flags)
 
 
-def flat_rows(chunk: Chunk, dialect: Dialect, path: Path, reading: Reading) -> Rows:
+def flat_rows(chunk: Chunk, dialect: Dialect, path: Path, reading: Reading) -> FlatRecords:
     """The rows of a chunk."""
-    rows = Rows()
-    for record, number, flags in zip(chunk.records, chunk.rows, chunk.flags, strict=True):
-        for row in _shaped(record, path, reading):
-            rows.add(row, number, flags, dialect)
+    rows = FlatRecords()
+    for record, number, flags in zip(chunk.records, chunk.numbers, chunk.flags, strict=True):
+        place = f"{path}:{number}"
+        for among, row in enumerate(_shaped(record, number, path, reading)):
+            rows.add(row, number, flags, dialect, f"{place}.{among}" if among else place)
     return rows
 
 
 def row_names(chunk: Chunk, path: Path, reading: Reading) -> list[str]:
     """The names that the records of a chunk have as rows, under the names asked for."""
-    rows = (row for record in chunk.records for row in _shaped(record, path, reading))
-    return list({name: None for row in rows for name in row})
+    names: dict[str, None] = {}
+    for record, number in zip(chunk.records, chunk.numbers, strict=True):
+        for row in _shaped(record, number, path, reading):
+            names |= dict.fromkeys(row)
+    return list(names)
 
 
 def renamed(record: dict[str, _Value], path: Path | str, reading: Reading) -> dict[str, _Value]:
@@ -75,6 +81,9 @@ def renamed(record: dict[str, _Value], path: Path | str, reading: Reading) -> di
     return {names.get(name, name): value for name, value in record.items()}
 
 
-def _shaped(record: Record, path: Path, reading: Reading) -> Iterator[Record]:
-    for row in rows_of(renamed(record, path, reading)):
-        yield renamed(row, path, reading)
+def _shaped(record: Record, number: int, path: Path, reading: Reading) -> list[Record]:
+    try:
+        rows = list(rows_of(renamed(record, path, reading)))
+    except ValueError as error:
+        raise DumpError(f"{path}: row {number} {error}; write it again") from error
+    return [renamed(row, path, reading) for row in rows] if reading.names else rows

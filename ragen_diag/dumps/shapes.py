@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-Record = dict[str, Any]
+from ragen_diag.dumps.raw import Record
 
 _NUMBERED = re.compile(r"(input|output|score|label)_(\d+)")
 _TEXTS = ("prompt", "completion", "response", "responses", "output", "messages", "content")
@@ -18,16 +18,19 @@ _TEXTS = ("prompt", "completion", "response", "responses", "output", "messages",
 def rows_of(record: Record) -> Iterator[Record]:
     """The rows that one record of a file holds; mostly itself.
 
+    Raises:
+        ValueError: the record is a table whose columns are of different lengths.
+
     >>> list(rows_of({"prompt": ["p", "q"], "completion": ["a", "b"]}))
     [{'prompt': 'p', 'completion': 'a'}, {'prompt': 'q', 'completion': 'b'}]
     """
-    if is_table(record):
+    if "data" in record and is_table(record):
         for values in record["data"]:
             row = dict(zip(map(str, record["columns"]), values, strict=False))
             yield from _wide(row) if _is_wide(row) else (row,)
     elif _is_wide(record):
         yield from _wide(record)
-    elif _is_wrapped(record):
+    elif "idx" in record and _is_wrapped(record):
         yield {name: value[0] if name != "idx" else value for name, value in record.items()}
     elif _is_columnar(record):
         names = list(record)
@@ -57,15 +60,19 @@ def _is_wrapped(record: Mapping[str, Any]) -> bool:
 
 def _is_columnar(record: Mapping[str, Any]) -> bool:
     """Lists of one length throughout, those of text holding text, so that no list is a chat."""
-    values = list(record.values())
-    if len(values) < 2 or not all(isinstance(value, list) for value in values):
+    values = record.values()
+    if not isinstance(next(iter(values), None), list) or len(values) < 2:
+        return False
+    if not all(isinstance(value, list) for value in values):
         return False
     texts = [record[name] for name in _TEXTS if name in record]
-    return (
-        len({len(value) for value in values}) == 1
-        and bool(texts)
-        and not any(_is_chat(text) for text in texts)
-    )
+    if not texts or any(_is_chat(text) for text in texts):
+        return False
+    lengths = {name: len(value) for name, value in record.items()}
+    if len(set(lengths.values())) > 1:
+        told = ", ".join(f"{name} {length}" for name, length in lengths.items())
+        raise ValueError(f"is a table whose columns are of different lengths ({told})")
+    return True
 
 
 def _is_chat(value: list[Any]) -> bool:

@@ -20,13 +20,14 @@ from ragen_diag.dumps.raw import RawTable
 from ragen_diag.dumps.recognition import Recognised, recognise
 from ragen_diag.dumps.records import line_notes, record_chunks
 from ragen_diag.dumps.rewards import Reward, candidates, choose_reward
-from ragen_diag.dumps.rows import Rows, flat_rows, renamed, row_names
+from ragen_diag.dumps.rows import FlatRecords, flat_rows, renamed, row_names
 from ragen_diag.dumps.streams import Container, container_of
 from ragen_diag.dumps.typed import Kind, json_columns, kinds_of, merged, mixed_columns, typed
 from ragen_diag.errors import DumpError
 from ragen_diag.rollouts import SCHEMA
 from ragen_diag.settings import Reading
 
+_FLAGS = pl.List(pl.String)
 TABLES: tuple[Container, ...] = ("parquet", "arrow", "csv")
 
 
@@ -73,16 +74,17 @@ class Source:
         """
         for raw, lost in self._from_table(needed) if self.schema is not None else self._records():
             draft = self._draft(raw)
-            raw_turns, draft = (raw, draft) if self.dialect.unfold else with_turns(raw, draft)
-            reward = choose_reward(raw_turns, draft, self.reading)
+            if self.dialect.unfold is None:
+                raw, draft = with_turns(raw, draft)
+            reward = choose_reward(raw, draft, self.reading)
             # A W&B table is named after the time of logging, and may hold all steps before it.
             named = self.dialect.file_names_step and not self.file.name.endswith(".table.json")
-            table = assemble(raw_turns, draft, reward, step_in_name=named)
+            table = assemble(raw, draft, reward, step_in_name=named)
             notes = Counter(raw.notes)
             notes.update(draft.notes)
             notes.update({} if reward is None else reward.notes)
             filled = tuple(c.name for c in raw.frame if c.null_count() < len(c))
-            yield Batch(table, reward, candidates(raw_turns, draft), filled, notes, lost)
+            yield Batch(table, reward, candidates(raw, draft), filled, notes, lost)
 
     def _draft(self, raw: RawTable) -> Draft:
         """The dialect's draft, in which columns that were mapped by the user come first, and the
@@ -101,7 +103,11 @@ class Source:
         asked = {name for name, _ in self.reading.rewards}
         if not asked or draft.reward is None or draft.reward in asked:
             return draft
-        return replace(draft, extra=tuple(dict.fromkeys((*draft.extra, draft.reward))))
+        return replace(
+            draft,
+            extra=tuple(dict.fromkeys((*draft.extra, draft.reward))),
+            notes={n: c for n, c in draft.notes.items() if not n.startswith("reward_named_")},
+        )
 
     def _from_table(
         self, needed: frozenset[str] | None
@@ -128,14 +134,14 @@ class Source:
                 yield self._typed(rows), lost
         notes = line_notes(path, bad, last, good, self.reading.max_bad_share)
         if notes:
-            yield self._typed(Rows(notes=Counter(notes))), ()
+            yield self._typed(FlatRecords(notes=Counter(notes))), ()
 
-    def _typed(self, rows: Rows) -> RawTable:
+    def _typed(self, rows: FlatRecords) -> RawTable:
         return RawTable(
             path=self.file.path,
             frame=typed(rows.records, self.kinds),
-            row=pl.Series("_row", rows.rows, dtype=pl.Int64),
-            flags=pl.Series("_flags", rows.flags, dtype=pl.List(pl.String)),
+            row=pl.Series("_row", rows.numbers, dtype=pl.Int64),
+            flags=_flags(rows.flags),
             json_columns=json_columns(self.kinds),
             mixed_columns=mixed_columns(self.kinds),
             notes=rows.notes,
@@ -145,9 +151,9 @@ class Source:
         """A table's rows as records, taken apart by the dialect if it does so."""
         if self.dialect.unfold is None:
             return raw
-        rows = Rows()
+        rows = FlatRecords()
         for number, record in zip(raw.row, raw.frame.to_dicts(), strict=True):
-            rows.add(record, number, [], self.dialect)
+            rows.add(record, number, [], self.dialect, f"{self.file.path}:{number}")
         return replace(self, kinds=kinds_of(rows.records))._typed(rows)
 
     def _names(self, columns: Sequence[str]) -> dict[str, str]:
@@ -219,6 +225,12 @@ def _open_records(
         line_notes(path, bad, last, 0, reading.max_bad_share)
         raise AssertionError("a file without records is an error of its lines")
     return Source(file, container, found, reading, kinds=kinds)
+
+
+def _flags(flags: list[list[str]]) -> pl.Series:
+    if any(flags):
+        return pl.Series("_flags", flags, dtype=_FLAGS)
+    return pl.repeat([], len(flags), dtype=_FLAGS, eager=True).alias("_flags")
 
 
 def _raw(path: Path | str, frame: pl.DataFrame, first: int) -> RawTable:

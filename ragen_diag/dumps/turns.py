@@ -10,6 +10,8 @@ from typing import Any, TypeGuard
 
 import numpy as np
 
+from ragen_diag.dumps.jsontext import from_json
+
 Message = Mapping[str, Any]
 Plain = dict[str, str | None]
 """A message as role and content alone."""
@@ -58,7 +60,7 @@ def turns(
             yield Turn(index, list(before), text, (*flags, *lost), position)
             index += 1
         lost |= dict.fromkeys(f"prompt_{flag}" for flag in flags)
-        before.append(_plain(message, text))
+        before.append(plain_message(message, text))
 
 
 def last_turn(messages: Sequence[Message], index: int) -> Turn:
@@ -117,10 +119,11 @@ def as_conversation(value: object) -> list[Message] | None:
 
 def plain(messages: Sequence[Message]) -> list[Plain]:
     """Messages as role and content alone."""
-    return [_plain(message, content(message)[0]) for message in messages]
+    return [plain_message(message, content(message)[0]) for message in messages]
 
 
-def _plain(message: Message, text: str | None) -> Plain:
+def plain_message(message: Message, text: str | None) -> Plain:
+    """A message whose text is `text`, as role and content alone."""
     role = message.get("role")
     return {"role": None if role is None else str(role), "content": text}
 
@@ -129,14 +132,7 @@ def _messages_of_text(text: str) -> object:
     """What a text is as JSON; None for one that can be no list of messages."""
     if not text.lstrip().startswith("[") or '"role"' not in text:
         return None
-    return _loaded(text)
-
-
-def _loaded(text: str) -> object:
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
-        return None
+    return from_json(text)
 
 
 def _listed(value: object) -> object:
@@ -164,15 +160,13 @@ def _calls(message: Message) -> list[str]:
 
 
 def _call(call: object) -> str:
-    known = _loaded(call) if isinstance(call, str) else call
+    known = from_json(call)
     if not isinstance(known, Mapping):
         return call if isinstance(call, str) else json.dumps(call, default=str)
     function = known["function"] if isinstance(known.get("function"), Mapping) else known
     arguments = function.get("arguments")
-    if isinstance(arguments, str):
-        loaded = _loaded(arguments)
-        arguments = arguments if loaded is None else loaded
-    named = {"name": function.get("name"), "arguments": arguments}
+    loaded = from_json(arguments)
+    named = {"name": function.get("name"), "arguments": arguments if loaded is None else loaded}
     return json.dumps(named, ensure_ascii=False, default=str)
 
 

@@ -10,9 +10,9 @@ from typing import Any
 
 import polars as pl
 
-from ragen_diag.dumps.columns import as_json
+from ragen_diag.dumps.jsontext import as_json
+from ragen_diag.dumps.raw import Record
 
-Record = Mapping[str, Any]
 Dtype = Any
 """A polars data type, as a class or an instance: polars itself names no common type."""
 

@@ -12,15 +12,27 @@ from numpy.typing import NDArray
 
 FloatArray = NDArray[np.float64]
 
+MIN_COVERAGE = 0.5
+"""What fewer rows have speaks of a part of the batch, such as one environment; ours."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Component:
-    """Over the `n` rows that have it: smallest and largest value, share of rows at the largest."""
+    """Over the `n` rows that have it: smallest and largest value, share of rows at the largest.
+
+    `coverage` is the share of all rows that have it.
+    """
 
     n: int
     low: float
     high: float
     share_at_high: float
+    coverage: float = 1.0
+
+    @property
+    def sparse(self) -> bool:
+        """Whether most rows lack it."""
+        return self.coverage < MIN_COVERAGE
 
     @property
     def constant(self) -> bool:
@@ -40,7 +52,13 @@ def component_ranges(components_N: Mapping[str, FloatArray]) -> dict[str, Compon
         if finite.size:
             low, high = float(finite.min()), float(finite.max())
             at_high = float((finite == high).mean())
-            found[name] = Component(n=len(finite), low=low, high=high, share_at_high=at_high)
+            found[name] = Component(
+                n=len(finite),
+                low=low,
+                high=high,
+                share_at_high=at_high,
+                coverage=len(finite) / len(values_N),
+            )
     return found
 
 
@@ -51,7 +69,7 @@ def variance_kept(
 
     1 when components are uncorrelated within prompts, near 0 when they cancel (a length penalty
     against a length bonus), above 1 when they agree. None with fewer than two components that
-    vary within a prompt, or when the reward is not their plain sum.
+    vary within a prompt, when most rows lack one, or when the reward is not their plain sum.
 
     >>> parts = {"bonus": np.array([1.0, 0.0]), "cost": np.array([-1.0, 0.0])}
     >>> variance_kept(np.zeros(2), parts, ["a", "a"])
@@ -62,7 +80,11 @@ def variance_kept(
     values_KN = np.array([reward_N, *components_N.values()])
     known_N = np.isfinite(values_KN).all(axis=0)
     values_KN = values_KN[:, known_N]
-    if not known_N.any() or not np.allclose(values_KN[1:].sum(axis=0), values_KN[0]):
+    if (
+        not known_N.any()
+        or known_N.mean() < MIN_COVERAGE
+        or not np.allclose(values_KN[1:].sum(axis=0), values_KN[0])
+    ):
         return None
     _, group_of_N = np.unique(np.asarray(group_N)[known_N], return_inverse=True)
     n_G = np.bincount(group_of_N)

@@ -10,7 +10,9 @@ over the tokens of the reasoning Z_r, in nats; `own_R[r]` is the column of r's o
 
 Columns may fall into blocks, as the turns of trajectories do: -inf where p is no candidate of r.
 Mixture, rank and permutations then stay within a block, and P_r, the number of r's candidates,
-stands for P. Means over all prompts are the quantities given the block: I(X;Z | block) and so on.
+stands for P. Means are then the quantities given the block, I(X;Z | block) and so on: over the
+prompts of a block alike, and over blocks by their responses, which are the trajectories whose turn
+was drawn there. Prompts alike would let later turns, with a prompt per trajectory, outweigh all.
 
 All are proxies under the scorer: Shannon quantities only if the scorer is the sampling policy at
 the sampling temperature (App. F).
@@ -102,11 +104,15 @@ def measure(
     n_tokens_R: IntArray,
     own_R: IntArray,
     *,
+    cluster_R: IntArray | None = None,
     compat: Compat = "none",
     resamples: int = 2000,
     seed: int = 0,
 ) -> dict[str, Metric]:
     """All metrics of `UNITS`, with 95 % intervals from a bootstrap over prompts.
+
+    Where prompts have something in common, as histories that began alike, `cluster_R` names for
+    each response what is drawn as a whole.
 
     Means are means of per-prompt means, as the mixture is uniform over prompts and
     H(Z) = I + H(Z given X) must hold for uneven groups too; `*_rows` weigh every response alike.
@@ -120,7 +126,8 @@ def measure(
     per token is that of the mean matrix L / T. This changes `mi_estimate`, `mi_zscore`,
     `reasoning_entropy_est`, `marginal_std` and their EMA forms; on even groups nothing else.
     Kept ours: ties share credit (there: argmax), no @k for k >= P (there: k is cut), one column
-    per distinct prompt, and the p-values, which stay balanced.
+    per distinct prompt, blocks (there: turns of all numbers in one mixture, drawn with
+    replacement), and the p-values, which stay balanced.
 
     A row with P_r = 1 leaves only the conditional entropies defined; no rows leaves nothing.
 
@@ -131,9 +138,15 @@ def measure(
     scores = row_scores(logp_RP, n_tokens_R, own_R, compat=compat)
     if rows == 0:
         return {name: Metric.undefined("no scored rows", unit=UNITS[name]) for name in UNITS}
-    draws = bootstrap(own_R, resamples=resamples, seed=seed)
-    metrics = _conditional_entropies(scores, draws, compat)
     candidates = scores.candidates
+    draws = bootstrap(
+        own_R,
+        block_R=candidates.block_P[own_R],
+        cluster_R=cluster_R,
+        resamples=resamples,
+        seed=seed,
+    )
+    metrics = _conditional_entropies(scores, draws, compat)
     if candidates.n_R.min() < 2:
         reason = "one distinct prompt: nothing to tell apart"
         undefined = {name: Metric.undefined(reason, unit=UNITS[name], n=rows) for name in UNITS}
@@ -144,7 +157,7 @@ def measure(
     metrics["mi_upper_bound"] = Metric(
         value=float(bound_B[0]), unit=PER_RESPONSE, n=logp_RP.shape[1]
     )
-    metrics |= _p_values(logp_RP, own_R, candidates, resamples, seed)
+    metrics |= _p_values(logp_RP, own_R, candidates, draws.weight_R, resamples, seed)
     return {name: metrics[name] for name in UNITS}
 
 
@@ -228,12 +241,18 @@ def _mutual_information(scores: RowScores, draws: Bootstrap, compat: Compat) -> 
 
 
 def _p_values(
-    logp_RP: FloatArray, own_R: IntArray, candidates: Candidates, resamples: int, seed: int
+    logp_RP: FloatArray,
+    own_R: IntArray,
+    candidates: Candidates,
+    weight_R: FloatArray,
+    resamples: int,
+    seed: int,
 ) -> dict[str, Metric]:
     """Permutation p-values of retrieval accuracy and `mi_seq_estimate`; `n` permutations each."""
     # The marginal does not depend on the label, so the matched log-likelihood alone decides.
     sum_R = np.where(logp_RP == -np.inf, 0.0, logp_RP).sum(axis=1)
     centred_RP = logp_RP - (sum_R / candidates.n_R)[:, None]
+    weight_P = np.bincount(own_R, weights=weight_R).astype(np.float64)
     metrics = {}
     for name, value_RP in (
         ("retrieval_p_value", best_columns(logp_RP)),
@@ -241,7 +260,12 @@ def _p_values(
     ):
         value_CP, own_C = per_prompt_means(value_RP, own_R)
         test = permutation_test(
-            value_CP, own_C, block_P=candidates.block_P, resamples=resamples, seed=seed
+            value_CP,
+            own_C,
+            block_P=candidates.block_P,
+            weight_C=weight_P[own_C],
+            resamples=resamples,
+            seed=seed,
         )
         metrics[name] = Metric(value=test.p, n=test.permutations)
     return metrics

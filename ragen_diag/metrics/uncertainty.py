@@ -37,12 +37,15 @@ class Bootstrap:
     """
 
     cluster_R: IntArray
+    weight_R: FloatArray
+    """What a response counts in a mean over prompts."""
     n_C: FloatArray
     draws_BC: FloatArray
 
     def mean_over_prompts(self, values_R: FloatArray) -> FloatArray:
-        """Mean of per-prompt means, shape (B,): every prompt weighs the same."""
-        return self.draws_BC @ (self._sums(values_R) / self.n_C) / len(self.n_C)
+        """Mean of per-prompt means, shape (B,): every prompt of a block weighs the same."""
+        sums_B: FloatArray = self.draws_BC @ self._sums(self.weight_R * values_R)
+        return sums_B / (self.draws_BC @ self._sums(self.weight_R))
 
     def mean_over_rows(self, values_R: FloatArray) -> FloatArray:
         """Mean over responses, shape (B,): a prompt weighs by its number of responses."""
@@ -72,11 +75,18 @@ class Bootstrap:
 
 
 def bootstrap(
-    own_R: Sequence[int] | IntArray, *, resamples: int = 2000, seed: int = 0
+    own_R: Sequence[int] | IntArray,
+    *,
+    block_R: IntArray | None = None,
+    cluster_R: IntArray | None = None,
+    resamples: int = 2000,
+    seed: int = 0,
 ) -> Bootstrap:
     """Draw the resamples.
 
     `own_R` (R,) is the prompt of each response; R >= 1. Prompts without responses take no part.
+    `block_R` is the block of each, see `prompt_weights`. `cluster_R` says what is drawn as a
+    whole, where prompts have something in common; None: the prompt.
 
     Raises:
         ValueError: there is no response.
@@ -91,12 +101,40 @@ def bootstrap(
     own_R = np.asarray(own_R, dtype=np.int64)
     if own_R.size == 0:
         raise ValueError("nothing to resample: no response")
-    _, cluster_R, n_C = np.unique(own_R, return_inverse=True, return_counts=True)
+    drawn_R = own_R if cluster_R is None else cluster_R
+    _, cluster_R, n_C = np.unique(drawn_R, return_inverse=True, return_counts=True)
     clusters = len(n_C)
     rng = np.random.default_rng(seed)
     drawn_BC = rng.multinomial(clusters, np.full(clusters, 1.0 / clusters), size=resamples)
     draws_BC = np.vstack([np.ones(clusters), drawn_BC.astype(np.float64)])
-    return Bootstrap(cluster_R.astype(np.int64), n_C.astype(np.float64), draws_BC)
+    return Bootstrap(
+        cluster_R=cluster_R.astype(np.int64),
+        weight_R=prompt_weights(own_R, block_R),
+        n_C=n_C.astype(np.float64),
+        draws_BC=draws_BC,
+    )
+
+
+def prompt_weights(own_R: IntArray, block_R: IntArray | None = None) -> FloatArray:
+    """What a response counts in a mean over prompts, shape (R,), up to a common factor.
+
+    Its part of its prompt: 1/n. Blocks weigh by their number of responses, whatever their number
+    of prompts, so that a block of one prompt for each response isn't all that counts.
+
+    >>> prompt_weights(np.array([0, 0, 1, 2]))
+    array([0.5, 0.5, 1. , 1. ])
+    >>> prompt_weights(np.array([0, 0, 1, 2]), np.array([0, 0, 1, 1])).tolist()
+    [0.75, 0.75, 0.75, 0.75]
+    """
+    _, first_C, prompt_R, n_C = np.unique(
+        own_R, return_index=True, return_inverse=True, return_counts=True
+    )
+    weight_R: FloatArray = 1.0 / n_C[prompt_R]
+    if block_R is None:
+        return weight_R
+    rows_B = np.bincount(block_R) / len(own_R)
+    prompts_B = np.bincount(block_R[first_C], minlength=len(rows_B)) / len(n_C)
+    return weight_R * rows_B[block_R] / prompts_B[block_R]
 
 
 def interval(stat_B: FloatArray, clusters: int) -> tuple[float, float]:
@@ -144,6 +182,7 @@ def permutation_test(
     own_C: IntArray,
     *,
     block_P: IntArray | None = None,
+    weight_C: FloatArray | None = None,
     resamples: int = 2000,
     seed: int = 0,
 ) -> PermutationTest:
@@ -154,7 +193,8 @@ def permutation_test(
     texts fit their own prompts. With P <= 6 all P! permutations are visited and p >= 1 / P!;
     otherwise p = (1 + number reaching the observed) / (1 + resamples). With `block_P`, the block
     of each column, labels are dealt within blocks alone, and the number of permutations is the
-    product over blocks; values outside a prompt's block are not looked at.
+    product over blocks; values outside a prompt's block are not looked at. The mean is weighted by
+    `weight_C`, which stays with its prompt.
     """
     clusters, columns = value_CP.shape
     block_P = np.zeros(columns, dtype=np.int64) if block_P is None else block_P
@@ -162,8 +202,10 @@ def permutation_test(
     ways = math.prod(math.factorial(len(columns_N)) for columns_N in blocks)
     exact = ways <= math.factorial(ENUMERATED_PROMPTS)
     labels_NP = _all_labels(blocks) if exact else _drawn_labels(blocks, resamples, seed)
-    observed = value_CP[np.arange(clusters), own_C].mean()
-    null_N = value_CP[np.arange(clusters), labels_NP[:, own_C]].mean(axis=1)
+    weight_C = np.ones(clusters) if weight_C is None else weight_C
+    weight_C = weight_C / weight_C.sum()
+    observed = float(value_CP[np.arange(clusters), own_C] @ weight_C)
+    null_N = value_CP[np.arange(clusters), labels_NP[:, own_C]] @ weight_C
     # Sums in another order differ in the last digits; equal must count as reached.
     reached = int(np.count_nonzero(null_N >= observed - 1e-12 * (1.0 + abs(observed))))
     total = len(labels_NP)

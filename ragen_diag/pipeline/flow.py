@@ -26,6 +26,7 @@ from ragen_diag.judging.remarks import find_remarks
 from ragen_diag.metrics import reward_groups
 from ragen_diag.pipeline import account
 from ragen_diag.pipeline.baseline import baseline_metrics
+from ragen_diag.pipeline.episodes import with_earned_components
 from ragen_diag.pipeline.examples import choose_examples, commonest_reasoning
 from ragen_diag.pipeline.gathering import gather_evidence
 from ragen_diag.pipeline.measurements import scored_metrics
@@ -85,6 +86,7 @@ def analyze(
     rollouts = read_dump(paths, reading=settings.reading)
     number = _choose_step(rollouts, settings.step, located)
     run, rollouts = rollouts, rollouts.at_step(number)
+    rollouts = with_earned_components(rollouts, settings.reading.reward_reduce)
     rollouts = rollouts.in_scope(settings.scope, seed=settings.seed)
     _require_usable(rollouts, scored=located is not None)
     of_step = "" if number is None else f" of step {number}"

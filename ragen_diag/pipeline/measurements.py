@@ -30,7 +30,7 @@ from ragen_diag.metrics.uncertainty import Bootstrap, bootstrap
 from ragen_diag.pipeline.step import Step
 from ragen_diag.pipeline.tables import ScoredRows
 from ragen_diag.scoring.scores import Scores
-from ragen_diag.settings import Settings
+from ragen_diag.settings import Scope, Settings
 from ragen_diag.spans import SpanStatus
 
 
@@ -85,17 +85,25 @@ def nothing_scored(reason: str) -> dict[str, Metric]:
 def scored_metrics(step: Step, groups: Groups, scores: Scores, settings: Settings) -> Scored:
     """Metrics that rest on the cross-scores, and those of the scored reasoning texts."""
     own_R, n_tokens_R = scores.own_R, scores.n_tokens_R
+    cluster_R = _drawn_together(step, groups, settings.scope)
     metrics = measure(
         scores.logp_RP,
         n_tokens_R,
         own_R,
+        cluster_R=cluster_R,
         compat=settings.compat,
         resamples=settings.resamples,
         seed=settings.seed,
     )
     per_row = row_scores(scores.logp_RP, n_tokens_R, own_R)
     gap = rollout_gap(per_row.matched_seq_R, groups.rollout_logp_R, n_tokens_R)
-    draws = bootstrap(own_R, resamples=settings.resamples, seed=settings.seed)
+    draws = bootstrap(
+        own_R,
+        block_R=per_row.candidates.block_P[own_R],
+        cluster_R=cluster_R,
+        resamples=settings.resamples,
+        seed=settings.seed,
+    )
     texts = [step.reasoning.get(int(row), "") for row in groups.row_R]
     metrics |= {
         "top1_share": top1_share(texts, draws),
@@ -106,6 +114,14 @@ def scored_metrics(step: Step, groups: Groups, scores: Scores, settings: Setting
         "rollout_logprob_gap": gap.median,
     }
     return Scored(metrics, _scored_rows(groups, scores, per_row), gap)
+
+
+def _drawn_together(step: Step, groups: Groups, scope: Scope) -> NDArray[np.int64]:
+    """What each scored response is drawn with: its prompt, or all that began with it."""
+    if scope.kind == "first_turn":
+        return groups.own_R
+    tasks = [step.groups[row] for row in groups.row_R]
+    return np.unique(tasks, return_inverse=True)[1].astype(np.int64)
 
 
 def _scored_rows(groups: Groups, scores: Scores, per_row: RowScores) -> ScoredRows:

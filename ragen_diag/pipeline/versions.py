@@ -65,17 +65,24 @@ def policy_versions(extra: pl.Series) -> PolicyVersions:
 
 def _span(text: str) -> tuple[Version, Version] | None:
     """The lowest and the highest version of one row."""
-    try:
-        members = json.loads(text)
-    except (ValueError, RecursionError):
-        return None
+    members = _loaded(text)
     if not isinstance(members, dict):
         return None
     found = [version for key in VERSION_KEYS for version in _versions(members.get(key))]
     return (min(found, key=_order), max(found, key=_order)) if found else None
 
 
+def _loaded(text: str) -> object:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+
+
 def _versions(value: object) -> Iterator[Version]:
+    if isinstance(value, str) and value.startswith("["):
+        # In a column of numbers and lists every value is text.
+        value = _loaded(value)
     for item in value if isinstance(value, list) else [value]:
         if isinstance(item, float) and item.is_integer():
             item = int(item)

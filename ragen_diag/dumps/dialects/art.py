@@ -7,17 +7,17 @@ between Choices was put there by the program.
 
 from collections.abc import Iterator, Mapping
 
-from ragen_diag.dumps.dialect import INDEX, SKIPPED, Dialect, Record
+from ragen_diag.dumps.dialect import PLACE, SKIPPED, Dialect
 from ragen_diag.dumps.dialects.episodes import (
     draft_rows,
-    ending,
     fields,
-    identity,
     objects,
+    own_ending,
     rows,
     scores,
     without,
 )
+from ragen_diag.dumps.raw import Record
 from ragen_diag.dumps.turns import Message, Turn, is_conversation, turns
 
 
@@ -27,8 +27,7 @@ def unfold(record: Record) -> Iterator[Record]:
     if not isinstance(trajectories, list) or not trajectories:
         yield {SKIPPED: "group_without_trajectory"}
         return
-    index = record.get(INDEX)
-    group = None if index is None else str(index)
+    group = record[PLACE]
     of_group = without(record, "trajectories")
     for place, item in enumerate(trajectories):
         trajectory = fields(item)
@@ -37,7 +36,7 @@ def unfold(record: Record) -> Iterator[Record]:
             yield {SKIPPED: "bad_trajectory"}
             continue
         shared = _shared(trajectory, of_group)
-        shared |= {"group_id": group, "trajectory_id": f"{group or identity(record)}:{place}"}
+        shared |= {"group_id": group, "trajectory_id": f"{group}:{place}"}
         yield from _rows(items, shared)
 
 
@@ -46,8 +45,7 @@ def _rows(items: list[Record], shared: Record) -> Iterator[Record]:
     choices = {at for at, item in enumerate(items) if _is_choice(item)}
 
     def cells(turn: Turn) -> Record:
-        word = ending(items[turn.position].get("finish_reason"))
-        return {} if word == "unknown" else {"finish_reason": word}
+        return own_ending(items[turn.position].get("finish_reason"))
 
     answers = turns(messages, answers=choices or None)
     yield from rows(answers, shared, unanswered=messages, cells=cells)

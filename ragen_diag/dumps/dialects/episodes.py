@@ -5,12 +5,11 @@ What the dialects of episodes share. Knows no trainer.
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from hashlib import blake2b
 from typing import Any
 
-from ragen_diag.dumps.columns import FINISH_REASONS, as_json
-from ragen_diag.dumps.dialect import INDEX, Draft, Record, draft_by_names
-from ragen_diag.dumps.raw import RawTable
+from ragen_diag.dumps.columns import FINISH_REASONS
+from ragen_diag.dumps.dialect import PLACE, Draft, draft_by_names
+from ragen_diag.dumps.raw import RawTable, Record
 from ragen_diag.dumps.turns import Message, Turn, plain
 from ragen_diag.rollouts import SCHEMA
 
@@ -80,6 +79,12 @@ def ending(word: object, otherwise: str = "unknown") -> str:
     return _KINDS.get(word.lower()) or FINISH_REASONS.get(word.lower(), otherwise)
 
 
+def own_ending(word: object) -> Record:
+    """The cell of an answer whose own ending is told; no cell where the word is none."""
+    reason = ending(word)
+    return {} if reason == "unknown" else {"finish_reason": reason}
+
+
 def scores(values: Mapping[str, Any]) -> tuple[dict[str, float], Record]:
     """The numbers that grade a trajectory, and the rest: no numbers, or those that only measure.
 
@@ -105,6 +110,12 @@ def number(value: object) -> float | None:
         return None
 
 
+def only(values: object) -> float | None:
+    """The one number of a list that holds no other."""
+    distinct = {number(value) for value in values} if isinstance(values, list) else set()
+    return distinct.pop() if len(distinct) == 1 else None
+
+
 def objects(value: object) -> list[Record] | None:
     """A list of objects; None for everything else."""
     if isinstance(value, list) and all(isinstance(item, dict) for item in value):
@@ -122,16 +133,8 @@ def without(record: Mapping[str, Any], *names: str) -> Record:
     return {
         name: value
         for name, value in record.items()
-        if value is not None and name not in names and name != INDEX
+        if value is not None and name not in names and name != PLACE
     }
-
-
-def identity(record: Record) -> str:
-    """An id for a record that has none: its position in the file if known, else its content."""
-    index = record.get(INDEX)
-    if index is not None:
-        return f"record{index}"
-    return blake2b(as_json(record).encode("utf-8", "replace"), digest_size=8).hexdigest()
 
 
 def _only_measures(name: str) -> bool:

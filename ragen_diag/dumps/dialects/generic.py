@@ -4,8 +4,7 @@ The canonical name comes first. Of several other names for one thing none is gue
 hang on it; elsewhere the first is taken and the others are kept as JSON.
 """
 
-from collections.abc import Sequence
-from pathlib import Path
+from collections.abc import Iterable
 
 import polars as pl
 
@@ -52,6 +51,8 @@ REWARDS = (
     "cumulative_reward",
     "scalar_reward",
 )
+TOKENS = ("prompt_ids", "response_ids", "rollout_logprobs")
+"""Columns that hold a list per row."""
 PASSED_ON = ("reward_components", "group_source", "extra", "_file", "_row", "_flags")
 """Columns of the canonical table that have no other name."""
 GRADES = frozenset(
@@ -80,13 +81,10 @@ def draft(raw: RawTable) -> Draft:
             has the canonical name.
     """
     frame = raw.frame
-    names = roles(raw.path, frame.columns)
-    columns = {new: frame[old] for old, new in names.items()}
-    reason = columns.get("finish_reason")
-    if reason is not None and reason.dtype == pl.Boolean:
-        columns["finish_reason"] = _truncated(reason)
-    rewards = [name for name in REWARDS if name in frame.columns]
-    reward = rewards[0] if len(rewards) == 1 or "reward" in rewards else None
+    columns = known_columns(raw, ALIASES)
+    columns |= {name: frame[name] for name in PASSED_ON if name in frame.columns}
+    reward, notes = known_reward(frame)
+    names = {column.name for column in columns.values()}
     others = [name for name in frame.columns if name not in names and name != reward]
     graded = [name for name in others if _grades(name) and is_numeric(frame[name])]
     parts = () if "reward_components" in names else tuple(graded)
@@ -95,27 +93,52 @@ def draft(raw: RawTable) -> Draft:
         reward=reward,
         parts=parts,
         extra=tuple(name for name in others if name not in parts),
-        notes={"two_reward_columns": frame.height} if reward and len(rewards) > 1 else {},
+        notes=notes,
     )
 
 
-def roles(path: Path | str, columns: Sequence[str]) -> dict[str, str]:
-    """Column of the dump -> canonical name, for all that are known by their names but rewards.
+def known_columns(raw: RawTable, wanted: Iterable[str]) -> dict[str, pl.Series]:
+    """Canonical name -> the column that goes by it, for those of `wanted` that are there.
 
     Raises:
         DumpError: several columns can be one that results hang on; the message names them.
     """
-    found = {name: name for name in PASSED_ON if name in columns}
-    for role, aliases in ALIASES.items():
-        there = [name for name in aliases if name in columns]
+    found: dict[str, pl.Series] = {}
+    for role in wanted:
+        there = [name for name in ALIASES[role] if _can_be(role, name, raw.frame)]
         if len(there) > 1 and role in _DECISIVE and role not in there:
             listed = " and ".join(there)
             raise DumpError(
-                f"{path}: columns {listed} can each be the {role}; say which it is, as in"
+                f"{raw.path}: columns {listed} can each be the {role}; say which it is, as in"
                 f" --map {role}={there[0]}"
             )
-        found |= dict.fromkeys(there[:1], role)
+        if there:
+            found[role] = raw.frame[there[0]]
+    reason = found.get("finish_reason")
+    if reason is not None and reason.dtype == pl.Boolean:
+        found["finish_reason"] = _truncated(reason)
     return found
+
+
+def known_reward(frame: pl.DataFrame) -> tuple[str | None, dict[str, int]]:
+    """The column that is the reward, None where none or any of several can be; and notes.
+
+    Notes: "two_reward_columns" rows that have a further one; "reward_named_score" and the like
+    rows whose reward has another name than its own.
+    """
+    there = [name for name in REWARDS if name in frame.columns]
+    if REWARDS[0] in there:
+        return REWARDS[0], {"two_reward_columns": frame.height} if len(there) > 1 else {}
+    if len(there) != 1:
+        return None, {}
+    return there[0], {f"reward_named_{there[0]}": frame.height}
+
+
+def _can_be(role: str, name: str, frame: pl.DataFrame) -> bool:
+    if name not in frame.columns:
+        return False
+    # One number per row is how many tokens there are, and not which.
+    return role == name or role not in TOKENS or not frame[name].dtype.is_numeric()
 
 
 def _truncated(values: pl.Series) -> pl.Series:

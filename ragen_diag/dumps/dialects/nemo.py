@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any
 
-from ragen_diag.dumps.dialect import Dialect, Draft, Record, draft_by_names
-from ragen_diag.dumps.dialects.episodes import identity, number, rows, without
-from ragen_diag.dumps.raw import RawTable
+from ragen_diag.dumps.dialect import PLACE, Dialect, Draft, draft_by_names
+from ragen_diag.dumps.dialects.episodes import number, only, rows, without
+from ragen_diag.dumps.raw import RawTable, Record
 from ragen_diag.dumps.turns import is_conversation, turns
 
 PER_TOKEN = ("token_ids", "token_loss_mask", "generation_logprobs", "prev_logprobs", "advantages")
@@ -47,13 +47,12 @@ class _Tokens:
         """What the arrays say of one answer; its advantage, where that is one for all tokens."""
         start, end = self.runs[turn]
         mine = {name: list(array[start:end]) for name, array in self.arrays.items()}
-        advantages = {number(value) for value in mine.get("advantages", ())}
         return {
             "prompt_ids": list(self.arrays["token_ids"][:start]),
             "response_ids": mine["token_ids"],
             "rollout_logprobs": mine.get("generation_logprobs"),
             "prev_logprobs": mine.get("prev_logprobs"),
-            "advantage": advantages.pop() if len(advantages) == 1 else None,
+            "advantage": only(mine.get("advantages")),
         }
 
 
@@ -62,7 +61,7 @@ def unfold(record: Record) -> Iterator[Record]:
     content, index = record.get("content"), record.get("idx")
     flags = ["not_trained_on"] if record.get("sample_loss_mask") == 0 else []
     shared = without(record, "content", "idx", *PER_TOKEN)
-    shared["trajectory_id"] = identity(record) if index is None else str(index)
+    shared["trajectory_id"] = record[PLACE] if index is None else str(index)
     shared["advantage"] = number(record.get("advantages"))
     if is_conversation(content):
         yield from rows(turns(content), {**shared, "_flags": flags}, unanswered=content)

@@ -10,18 +10,20 @@ from dataclasses import replace
 from itertools import chain
 from typing import Any
 
-from ragen_diag.dumps.dialect import SKIPPED, Dialect, Record
+from ragen_diag.dumps.dialect import PLACE, SKIPPED, Dialect
 from ragen_diag.dumps.dialects.episodes import (
     draft_rows,
     ending,
     fields,
-    identity,
     number,
     objects,
+    only,
+    own_ending,
     rows,
     scores,
     without,
 )
+from ragen_diag.dumps.raw import Record
 from ragen_diag.dumps.turns import Message, Turn, is_conversation, last_turn
 
 Node = Mapping[str, Any]
@@ -48,7 +50,7 @@ def unfold(record: Record) -> Iterator[Record]:
         elif fields(trace.get("agent")).get("trainable") is False:
             yield {SKIPPED: "untrainable_trace"}
         else:
-            name = trace.get("id") or f"{identity(record)}:{place}"
+            name = trace.get("id") or f"{record[PLACE]}:{place}"
             shared = {"trajectory_id": name, **_shared(episode, trace)}
             yield from _rows(nodes, trace, shared)
 
@@ -72,14 +74,13 @@ def _rows(nodes: Sequence[Node], trace: Record, shared: Record) -> Iterator[Reco
     def cells(turn: Turn) -> Record:
         way = [nodes[i] for i in ways[turn.position]]
         call = calls.get(str(turn.position), {})
-        word = ending(way[-1].get("finish_reason") or call.get("finish_reason"))
+        reason = own_ending(way[-1].get("finish_reason") or call.get("finish_reason"))
         own = {"node": without(way[-1], *_ELSEWHERE), "call": without(call)}
-        known = {} if word == "unknown" else {"finish_reason": word}
         advantage = shared["advantage"]
         if advantage is None:
-            advantage = _only(way[-1].get("advantages"))
+            advantage = only(way[-1].get("advantages"))
         extra = {**shared["extra"], "turn": own}
-        return {**_tokens(way), **known, "advantage": advantage, "extra": extra}
+        return {**_tokens(way), **reason, "advantage": advantage, "extra": extra}
 
     unanswered = [_message(nodes[i]) for i in (ways[-1] if ways else ())]
     yield from rows(turns, shared, last=end, unanswered=unanswered, cells=cells)
@@ -167,12 +168,6 @@ def _tokens(way: Sequence[Node]) -> Record:
         "response_ids": ids[-1][start:],
         "rollout_logprobs": way[-1].get("logprobs") or None,
     }
-
-
-def _only(values: object) -> float | None:
-    """The one number of a list that holds no other."""
-    distinct = {number(value) for value in values} if isinstance(values, list) else set()
-    return distinct.pop() if len(distinct) == 1 else None
 
 
 PRIME_RL = Dialect(

@@ -8,8 +8,9 @@ named `<environment>/...`; only there is `success` the environment's own.
 from collections.abc import Iterator
 from typing import Any
 
-from ragen_diag.dumps.dialect import Dialect, Record
+from ragen_diag.dumps.dialect import Dialect
 from ragen_diag.dumps.dialects.episodes import draft_rows, fields, rows, scores, without
+from ragen_diag.dumps.raw import Record
 from ragen_diag.dumps.turns import as_conversation, turns
 
 _OF_ROLLOUT = ("env_id", "num_turns", "entropy", "n_tokens")

@@ -7,17 +7,19 @@ A step holds the messages up to and with its answer, or an observation and the a
 from collections.abc import Iterator
 from typing import Any
 
-from ragen_diag.dumps.dialect import SKIPPED, Dialect, Record
+from ragen_diag.dumps.dialect import SKIPPED, Dialect
 from ragen_diag.dumps.dialects.episodes import (
     draft_rows,
     ending,
     fields,
     number,
     objects,
+    own_ending,
     rows,
     scores,
     without,
 )
+from ragen_diag.dumps.raw import Record
 from ragen_diag.dumps.turns import Message, Turn, as_conversation, last_turn, turns
 
 _NAMED = ("trajectories", "task_hash", "training_step", "is_correct", "metrics")
@@ -47,8 +49,7 @@ def unfold(record: Record) -> Iterator[Record]:
 def _rows(steps: list[Record], record: Record, shared: Record) -> Iterator[Record]:
     def cells(turn: Turn) -> Record:
         step = steps[turn.index]
-        word = ending(fields(step.get("model_output")).get("finish_reason"))
-        own: Record = {} if word == "unknown" else {"finish_reason": word}
+        own = own_ending(fields(step.get("model_output")).get("finish_reason"))
         if step.get("prompt_ids") and step.get("response_ids"):
             own |= {name: step[name] for name in ("prompt_ids", "response_ids")}
             own["rollout_logprobs"] = step.get("logprobs") or None

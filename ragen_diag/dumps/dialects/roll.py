@@ -5,12 +5,12 @@ text of the messages and of the trajectory. The board has a row per response, wi
 tokens and their log-probs under several models.
 """
 
-import json
 from collections.abc import Iterator
 
-from ragen_diag.dumps.dialect import Dialect, Draft, Record, draft_by_names
-from ragen_diag.dumps.dialects.episodes import fields, identity, number, rows, without
-from ragen_diag.dumps.raw import RawTable
+from ragen_diag.dumps.dialect import PLACE, Dialect, Draft, draft_by_names
+from ragen_diag.dumps.dialects.episodes import fields, number, rows, without
+from ragen_diag.dumps.jsontext import from_json
+from ragen_diag.dumps.raw import RawTable, Record
 from ragen_diag.dumps.turns import as_conversation, turns
 
 NAMES = {
@@ -35,11 +35,11 @@ def unfold(record: Record) -> Iterator[Record]:
     if "trajectory_data" not in record or messages is None:
         yield record
         return
-    trajectory = fields(_loaded(record["trajectory_data"]))
+    trajectory = fields(from_json(record["trajectory_data"]))
     reward = fields(trajectory.get("reward_info")).get("episode_reward")
     shared = without(record, "messages")
     shared |= {
-        "trajectory_id": trajectory.get("trajectory_id") or identity(record),
+        "trajectory_id": trajectory.get("trajectory_id") or record[PLACE],
         "reward": number(reward),
     }
     yield from rows(turns(messages), shared, unanswered=messages)
@@ -49,14 +49,6 @@ def draft(raw: RawTable) -> Draft:
     """The chat is the prompt where the data set has no other; the rest is kept as JSON."""
     asked = "prompt" if "prompt" in raw.frame.columns else "messages"
     return draft_by_names(raw, NAMES | {asked: asked}, reward=REWARDS)
-
-
-def _loaded(value: object) -> object:
-    """A value as it is, text as the JSON it holds; None when it holds none."""
-    try:
-        return json.loads(value) if isinstance(value, str) else value
-    except (ValueError, RecursionError):
-        return None
 
 
 ROLL = Dialect(

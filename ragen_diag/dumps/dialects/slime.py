@@ -7,9 +7,9 @@ as well; `loss_mask` is 0 there. The reward is a number or a dictionary.
 from collections.abc import Iterator
 from typing import Any
 
-from ragen_diag.dumps.dialect import Dialect, Draft, Record, draft_by_names
+from ragen_diag.dumps.dialect import Dialect, Draft, draft_by_names
 from ragen_diag.dumps.dialects.episodes import fields, without
-from ragen_diag.dumps.raw import RawTable
+from ragen_diag.dumps.raw import RawTable, Record
 
 NAMES = {
     "step": "step",

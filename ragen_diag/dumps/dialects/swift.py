@@ -7,9 +7,9 @@ which the last message alone is sampled, under an id of the prompt and without r
 
 from collections.abc import Iterator
 
-from ragen_diag.dumps.dialect import Dialect, Draft, Record
-from ragen_diag.dumps.dialects.episodes import identity, rows, without
-from ragen_diag.dumps.raw import RawTable
+from ragen_diag.dumps.dialect import PLACE, Dialect, Draft, draft_by_functions
+from ragen_diag.dumps.dialects.episodes import rows, without
+from ragen_diag.dumps.raw import RawTable, Record
 from ragen_diag.dumps.rewards import is_numeric
 from ragen_diag.dumps.turns import is_conversation, turns
 
@@ -27,7 +27,6 @@ NAMES = {
     "advantages": "advantage",
     "solution": "ground_truth",
 }
-TOTAL = "reward"
 NO_REWARDS = frozenset(
     {
         "completion_length",
@@ -52,22 +51,14 @@ def unfold(record: Record) -> Iterator[Record]:
         yield record
         return
     shared = without(record, "messages", "id")
-    shared |= {"group_id": record.get("id"), "trajectory_id": identity(record)}
+    shared |= {"group_id": record.get("id"), "trajectory_id": record[PLACE]}
     yield from rows(turns(messages, answers={len(messages) - 1}), shared)
 
 
 def draft(raw: RawTable) -> Draft:
-    """Numbers under unknown names are reward functions; without a total their sum is the reward."""
-    frame = raw.frame
-    others = [name for name in frame.columns if name not in NAMES and name != TOTAL]
-    functions = tuple(name for name in others if name not in NO_REWARDS and is_numeric(frame[name]))
-    has_total = TOTAL in frame.columns
-    return Draft(
-        columns={new: frame[old] for old, new in NAMES.items() if old in frame.columns},
-        reward=TOTAL if has_total else None,
-        summed=() if has_total else functions,
-        parts=functions,
-        extra=tuple(name for name in others if name not in functions),
+    """Numbers under unknown names are reward functions."""
+    return draft_by_functions(
+        raw, NAMES, lambda column: column.name not in NO_REWARDS and is_numeric(column)
     )
 
 

@@ -5,9 +5,9 @@
 
 from collections.abc import Iterator
 
-from ragen_diag.dumps.dialect import Dialect, Draft, Record, draft_by_names
+from ragen_diag.dumps.dialect import Dialect, Draft, draft_by_names
 from ragen_diag.dumps.dialects.episodes import ending, fields
-from ragen_diag.dumps.raw import RawTable
+from ragen_diag.dumps.raw import RawTable, Record
 
 NAMES = {
     "iteration": "step",

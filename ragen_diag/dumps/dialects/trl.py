@@ -4,7 +4,9 @@ The weights of the reward functions are not in the file. Rows stand in generatio
 the completions of one prompt are neighbours. Tables of older versions hold one `reward`.
 """
 
-from ragen_diag.dumps.dialect import Dialect, Draft
+import polars as pl
+
+from ragen_diag.dumps.dialect import Dialect, Draft, draft_by_functions
 from ragen_diag.dumps.raw import RawTable
 from ragen_diag.dumps.rewards import is_numeric
 
@@ -16,36 +18,27 @@ NAMES = {
     # No column of TRL's own, but what users log beside.
     "group_id": "group_id",
     "sample_id": "sample_id",
+    "mode": "split",
     "split": "split",
     "ground_truth": "ground_truth",
     "finish_reason": "finish_reason",
     "env": "env",
 }
-TOTAL = "reward"
 
 
 def draft(raw: RawTable) -> Draft:
     """Every float besides step and advantage is a reward function, as TRL writes them.
 
     Other numbers may be lengths or seeds: they are reward functions only by name, and else kept
-    as JSON. Without a column that is called "reward" the sum of the functions is the reward.
+    as JSON.
     """
-    frame = raw.frame
-    others = [name for name in frame.columns if name not in NAMES and name != TOTAL]
-    functions = tuple(
-        name
-        for name in others
-        if frame[name].dtype.is_float()
-        or (is_numeric(frame[name]) and name.lower().endswith(("reward", "score")))
-    )
-    has_total = TOTAL in frame.columns
-    return Draft(
-        columns={new: frame[old] for old, new in NAMES.items() if old in frame.columns},
-        reward=TOTAL if has_total else None,
-        summed=() if has_total else functions,
-        parts=functions,
-        extra=tuple(name for name in others if name not in functions),
-    )
+    return draft_by_functions(raw, NAMES, _is_function)
+
+
+def _is_function(column: pl.Series) -> bool:
+    if column.dtype.is_float():
+        return True
+    return is_numeric(column) and column.name.lower().endswith(("reward", "score"))
 
 
 TRL = Dialect(

@@ -7,8 +7,9 @@ only (`concat_multi_turn` off) does not say so.
 
 from collections.abc import Iterator
 
-from ragen_diag.dumps.dialect import Dialect, Record
+from ragen_diag.dumps.dialect import Dialect
 from ragen_diag.dumps.dialects.episodes import draft_rows, ending, fields, number, rows, without
+from ragen_diag.dumps.raw import Record
 from ragen_diag.dumps.turns import as_conversation, turns
 
 _NAMED = ("rollout_id", "env_name", "success", "cumulative_reward", "split")

@@ -7,17 +7,17 @@ the example `id`, which in some counted rows instead.
 
 from collections.abc import Iterator
 
-from ragen_diag.dumps.dialect import Dialect, Record
+from ragen_diag.dumps.dialect import PLACE, Dialect
 from ragen_diag.dumps.dialects.episodes import (
     draft_rows,
     ending,
     fields,
-    identity,
     number,
     rows,
     scores,
     without,
 )
+from ragen_diag.dumps.raw import Record
 from ragen_diag.dumps.turns import as_conversation, turns
 
 _SAMPLE = ("prompt", "completion", "reward", "answer", "metrics", "trajectory")
@@ -63,7 +63,7 @@ def _shared(record: Record) -> Record:
     return {
         "step": record.get("step"),
         "group_id": None if example is None else _group(env, example),
-        "trajectory_id": identity(record),
+        "trajectory_id": record[PLACE],
         "reward": record.get("reward"),
         "reward_components": components,
         "advantage": advantage,

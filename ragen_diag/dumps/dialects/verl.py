@@ -11,8 +11,8 @@ from collections.abc import Iterator
 import polars as pl
 
 from ragen_diag.dumps.columns import numbers, texts
-from ragen_diag.dumps.dialect import SKIPPED, Dialect, Draft, Record, draft_by_names
-from ragen_diag.dumps.raw import RawTable
+from ragen_diag.dumps.dialect import SKIPPED, Dialect, Draft, draft_by_names
+from ragen_diag.dumps.raw import RawTable, Record
 from ragen_diag.dumps.rewards import is_numeric
 
 NAMES = {

@@ -10,9 +10,14 @@ ATTENTION: Mapping[str, str] = {
     "ids_unique_per_row": "every row had a group id of its own and was grouped by its prompt",
     "ids_contradict_prompts": "group ids cut across the prompts, so rows were grouped by prompt",
     "group_id_with_several_prompts": "groups hold several prompts",
+    "imprecise_id": "ids came as numbers too large to be exact, so different ones may be one",
+    "repaired_prompt": "prompts held bytes that are no text, and those alone may tell them apart",
+    "no_reward_column": "files of rows have no column for the reward that others have",
     "unweighted_reward_sum": "the reward is a sum without the trainer's weights",
     "reward_list_summed": "a list of rewards was summed",
     "reward_per_token_summed": "a reward for each token was summed",
+    "turns_of_no_trajectory": "later turns name no trajectory, so what they earned does not count",
+    "rows_of_no_turn": "several rows of a trajectory name no turn, so each is taken as its first",
     "turn_rewards_summed": "the rewards of turns were summed",
     "unaligned_rewards": "rewards may not be those of their rows",
     "reward_differs_from_score": "reward and score differ",
@@ -145,13 +150,17 @@ def _policy_versions(evidence: BatchEvidence) -> Finding | None:
 
 
 def _later_turns(evidence: BatchEvidence) -> Finding | None:
-    if evidence.scope == "first_turn":
+    uniform = evidence.scope == "trajectory_uniform"
+    # Where nothing was to be drawn from, all turns are first ones.
+    alone = uniform and "turn_not_drawn" not in evidence.reading
+    if evidence.scope in ("first_turn", "turn_0") or alone:
         return None
+    rewards = "" if uniform else " Rewards are those of trajectories that came so far, no others."
     return finding(
         "later_turns",
         "warning",
-        f"The turns of scope {evidence.scope} are measured: the prompt of a later turn holds the"
-        " model's own earlier reasoning.",
+        f"The turns of scope {evidence.scope} are measured: the prompt of a later turn holds what"
+        f" the model itself wrote before.{rewards}",
         {"scope": evidence.scope},
     )
 

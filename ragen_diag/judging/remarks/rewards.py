@@ -156,49 +156,6 @@ def _reward_follows_length(evidence: BatchEvidence) -> Finding | None:
     )
 
 
-def _constant_components(evidence: BatchEvidence) -> Finding | None:
-    constant = {name: part for name, part in evidence.components.items() if part.constant}
-    if not constant:
-        return None
-    values = ", ".join(f"{name} = {part.low + 0.0:.6g}" for name, part in constant.items())
-    return finding(
-        "constant_reward_component",
-        "note",
-        f"Reward components that never vary: {values}.",
-        {name: part.low + 0.0 for name, part in constant.items()},
-    )
-
-
-def _saturated_components(evidence: BatchEvidence) -> Finding | None:
-    # A penalty is at its maximum, 0, where there is nothing to penalise.
-    saturated = {
-        name: part.share_at_high
-        for name, part in evidence.components.items()
-        if not part.constant and part.high != 0 and part.share_at_high >= cuts.COMPONENT_SATURATED
-    }
-    if not saturated:
-        return None
-    shares = ", ".join(f"{name} in {share:.1%} of rows" for name, share in saturated.items())
-    return finding(
-        "saturated_reward_component",
-        "note",
-        f"Reward components at their maximum: {shares}.",
-        {**saturated, "threshold": cuts.COMPONENT_SATURATED},
-    )
-
-
-def _cancelling_components(evidence: BatchEvidence) -> Finding | None:
-    kept = evidence.variance_kept
-    if kept is None or kept >= cuts.COMPONENTS_CANCEL:
-        return None
-    return finding(
-        "cancelling_reward_components",
-        "warning",
-        f"Reward components cancel: their sum keeps {kept:.1%} of their variance within prompts.",
-        {"variance_kept": kept, "threshold": cuts.COMPONENTS_CANCEL},
-    )
-
-
 def _empty_answers_rewarded(evidence: BatchEvidence) -> Finding | None:
     found = evidence.answers
     if found is None or not found.empty_scored or not _good(found):
@@ -275,9 +232,6 @@ RULES: tuple[Callable[[BatchEvidence], Finding | None], ...] = (
     _identical_texts,
     _phantom_variance,
     _reward_follows_length,
-    _constant_components,
-    _saturated_components,
-    _cancelling_components,
     _empty_answers_rewarded,
     _answers_independent,
     _missing_rewards,
