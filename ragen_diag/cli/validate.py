@@ -6,19 +6,7 @@ from typing import Annotated
 
 import typer
 
-from ragen_diag.cli.reading import (
-    MAX_BAD,
-    DialectOption,
-    DumpArgument,
-    DuplicateStepOption,
-    MapOption,
-    MaxBadOption,
-    RewardKeyOption,
-    RewardOption,
-    RewardReduceOption,
-    SplitOption,
-    make_reading,
-)
+from ragen_diag.cli import reading
 from ragen_diag.cli.streams import data_on_stdout
 from ragen_diag.settings import Reading
 
@@ -27,7 +15,7 @@ NOT_USABLE = 2
 
 
 def validate(
-    dump: DumpArgument,
+    dump: reading.DumpArgument,
     ckpt: Annotated[
         str | None,
         typer.Option(
@@ -43,14 +31,14 @@ def validate(
             show_default=False,
         ),
     ] = None,
-    reward: RewardOption = None,
-    dialect: DialectOption = None,
-    names: MapOption = None,
-    reward_key: RewardKeyOption = None,
-    reward_reduce: RewardReduceOption = None,
-    split: SplitOption = None,
-    on_duplicate_step: DuplicateStepOption = None,
-    max_bad_rows: MaxBadOption = MAX_BAD,
+    reward: reading.RewardOption = None,
+    dialect: reading.DialectOption = None,
+    names: reading.MapOption = None,
+    reward_key: reading.RewardKeyOption = None,
+    reward_reduce: reading.RewardReduceOption = None,
+    split: reading.SplitOption = None,
+    on_duplicate_step: reading.DuplicateStepOption = None,
+    max_bad_rows: reading.MaxBadOption = reading.MAX_BAD,
     json: Annotated[
         bool, typer.Option("--json", help="Print one JSON document with all facts.")
     ] = False,
@@ -66,7 +54,7 @@ def validate(
 
     ragen-diag validate rollouts/400.jsonl --json
     """
-    reading = make_reading(
+    how = reading.make_reading(
         rewards=reward,
         dialect=dialect,
         names=names,
@@ -76,13 +64,13 @@ def validate(
         on_duplicate_step=on_duplicate_step,
         max_bad_rows=max_bad_rows,
     )
-    if not _run(dump, reading, ckpt, tokenizer, json=json, quiet=quiet):
+    if not _run(dump, how, ckpt, tokenizer, json=json, quiet=quiet):
         raise typer.Exit(NOT_USABLE)
 
 
 def _run(
     dump: list[str],
-    reading: Reading,
+    how: Reading,
     ckpt: str | None,
     tokenizer: str | None,
     *,
@@ -93,7 +81,7 @@ def _run(
     from ragen_diag.report.survey import print_survey
     from ragen_diag.survey import survey
 
-    found = survey(dump, reading, ckpt=ckpt, tokenizer=tokenizer, observer=_Progress(quiet=quiet))
+    found = survey(dump, how, ckpt=ckpt, tokenizer=tokenizer, observer=_Progress(quiet=quiet))
     with data_on_stdout():
         if json:
             sys.stdout.write(found.to_json())

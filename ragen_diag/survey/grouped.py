@@ -61,6 +61,29 @@ def group_table(
     `one_text` say whether prompts and responses are all the same (null without any), `prompt` is
     one of them.
     """
+    groups = _aggregated(rows)
+    equal = pl.col("high") - pl.col("low") <= atol + rtol * pl.col("mean").abs()
+    flat = (
+        pl.when(pl.col("n") == 0)
+        .then(pl.lit("unscored"))
+        .when(pl.col("n") < MIN_REWARDS)
+        .then(pl.lit("singleton"))
+        .when(equal)
+        .then(pl.lit("equal"))
+    )
+    var = pl.when(equal).then(0.0).otherwise("var")
+    whole = pl.col("texts") == pl.col("size")
+    return groups.select(
+        *("at", "step", "size", "n", "mean", "low", "high", "prompt"),
+        pl.when(pl.col("n") >= MIN_REWARDS).then(var).alias("var"),
+        flat.cast(pl.Enum(_FLAT)).alias("flat"),
+        (pl.col("prompt") == pl.col("other_prompt")).alias("one_prompt"),
+        (whole & (pl.col("text") == pl.col("other_text"))).alias("one_text"),
+    )
+
+
+def _aggregated(rows: pl.DataFrame) -> pl.DataFrame:
+    """Counts, bounds and moments of every group, in the order of their first rows."""
     reward, prompt, response = pl.col("reward"), pl.col("prompt"), pl.col("response")
     # The streaming engine is twice as fast, but adds up in an order that differs every time.
     moments = rows.group_by("group", maintain_order=True).agg(
@@ -83,25 +106,7 @@ def group_table(
         )
     )
     # By their first rows: the order in which the other engine met them.
-    groups = counts.collect(engine="streaming").sort("at").hstack(moments.drop("group"))
-    equal = pl.col("high") - pl.col("low") <= atol + rtol * pl.col("mean").abs()
-    flat = (
-        pl.when(pl.col("n") == 0)
-        .then(pl.lit("unscored"))
-        .when(pl.col("n") < MIN_REWARDS)
-        .then(pl.lit("singleton"))
-        .when(equal)
-        .then(pl.lit("equal"))
-    )
-    var = pl.when(equal).then(0.0).otherwise("var")
-    whole = pl.col("texts") == pl.col("size")
-    return groups.select(
-        *("at", "step", "size", "n", "mean", "low", "high", "prompt"),
-        pl.when(pl.col("n") >= MIN_REWARDS).then(var).alias("var"),
-        flat.cast(pl.Enum(_FLAT)).alias("flat"),
-        (pl.col("prompt") == pl.col("other_prompt")).alias("one_prompt"),
-        (whole & (pl.col("text") == pl.col("other_text"))).alias("one_text"),
-    )
+    return counts.collect(engine="streaming").sort("at").hstack(moments.drop("group"))
 
 
 def variance(groups: pl.DataFrame) -> Variance:

@@ -57,7 +57,11 @@ class Material:
     @cached_property
     def notes(self) -> Counter[str]:
         """Repairs and drops, of reading and of deciding."""
-        return Counter(self.tally.ledger.notes) + Counter(self.decided.notes)
+        notes = Counter(self.tally.ledger.notes) + Counter(self.decided.notes)
+        if not self.tally.ledger.rewarded:
+            # No file has one: that is the error, and no difference between files.
+            del notes["no_reward_column"]
+        return notes
 
     @cached_property
     def steps(self) -> tuple[Step, ...]:
