@@ -650,6 +650,28 @@ def test_refused_files_say_why_in_one_line(tmp_path: Path) -> None:
         assert "\n" not in str(refused.value)
 
 
+def test_yaml_aliases_are_written_out_but_not_without_end(tmp_path: Path) -> None:
+    group = """- &group
+  metadata: &meta {1: one}
+  trajectories:
+  - {reward: 1, metadata: *meta, messages_and_choices: &chat [{role: user, content: q},
+     {role: assistant, content: a}]}
+  - {reward: 0, metadata: *meta, messages_and_choices: *chat}
+"""
+    path = tmp_path / "0003.yaml"
+    path.write_text(group)
+    rollouts = read_dump([path])
+    assert column(rollouts, "reward") == [1.0, 0.0]
+    assert column(rollouts, "response") == ["a", "a"]
+    laughs = "a0: &a0 [x, x]\n" + "".join(
+        f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9)}]\n" for i in range(1, 12)
+    )
+    for bomb in (laughs, "- &a [*a]\n"):
+        path.write_text(bomb)
+        with pytest.raises(DumpError, match="beyond all bounds"):
+            read_dump([path])
+
+
 def test_paths_that_lead_nowhere(tmp_path: Path) -> None:
     (tmp_path / "dangling.jsonl").symlink_to(tmp_path / "nowhere")
     (tmp_path / "loop").symlink_to(tmp_path / "loop")

@@ -170,7 +170,7 @@ def _merged_flags(
 
 
 def _nulls(name: str, raw: RawTable) -> pl.Series:
-    return pl.repeat(None, raw.frame.height, dtype=pl.Null, eager=True).cast(SCHEMA[name])
+    return pl.Series(name, [None], dtype=SCHEMA[name]).new_from_index(0, raw.frame.height)
 
 
 def _without(values: pl.Series, mask: pl.Series) -> pl.Series:

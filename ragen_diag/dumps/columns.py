@@ -155,7 +155,7 @@ def finish_reasons(values: pl.Series) -> tuple[pl.Series, pl.Series]:
 def as_components(columns: Sequence[pl.Series], rows: int) -> pl.Series:
     """Columns of numbers gathered into one column of key and value, in their order."""
     if not columns:
-        return pl.Series("reward_components", [None] * rows, dtype=COMPONENTS)
+        return pl.Series("reward_components", [None], dtype=COMPONENTS).new_from_index(0, rows)
     pairs = [
         pl.struct(key=pl.lit(column.name), value=pl.lit(numbers(column)[0])) for column in columns
     ]

@@ -25,6 +25,8 @@ CHUNK_ROWS = 50_000
 CHUNK_BYTES = 32 << 20
 
 _MAX_DEPTH = 100
+MOST_VALUES = 20_000_000
+"""In a YAML document: a few aliases of aliases would write out to more than any memory holds."""
 _SHOWN = 20
 _SURROGATE_ESCAPE = re.compile(r"\\u[dD][89a-fA-F]")
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
@@ -114,7 +116,7 @@ def _document_chunks(path: Path, content: bytes, container: Container) -> Iterat
     """A file that is one JSON or YAML document; JSON lines under the name `.json` are as well."""
     text, flags = decoded(content)
     try:
-        value = yaml.load(text, _YAML) if container == "yaml" else json.loads(text)
+        value = _yaml(text) if container == "yaml" else json.loads(text)
     except yaml.YAMLError as error:
         problem = str(error).splitlines()[0]
         raise DumpError(f"{path}: not YAML ({problem}); write the file again") from error
@@ -142,6 +144,34 @@ def _episode(path: Path, value: Any) -> Any:
     return {"metrics": value, "messages": messages, "folder": path.absolute().parent.name}
 
 
+def _yaml(text: str) -> Any:
+    """A YAML document as JSON would have it: texts for keys, and every alias written out.
+
+    ValueError for aliases of aliases that write out to more than MOST_VALUES.
+    """
+    value = yaml.load(text, _YAML)
+    if _values(value, {}) > MOST_VALUES:
+        raise ValueError("aliases write out to too much")
+    return _written_out(value)
+
+
+def _values(value: Any, known: dict[int, int]) -> int:
+    """How many values there are with every alias written out; one inside itself is too many."""
+    if not isinstance(value, dict | list):
+        return 1
+    if id(value) not in known:
+        known[id(value)] = MOST_VALUES
+        items = value.values() if isinstance(value, dict) else value
+        known[id(value)] = 1 + sum(_values(item, known) for item in items)
+    return known[id(value)]
+
+
+def _written_out(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {str(key): _written_out(item) for key, item in value.items()}
+    return [_written_out(item) for item in value] if isinstance(value, list) else value
+
+
 class _YAML(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
     """Plain data alone, by the fast loader where there is one."""
 
@@ -152,7 +182,7 @@ def _listed(path: Path, value: Any, *, text: str = "", flags: Sequence[str] = ()
     chunk = Chunk(last=len(items))
     for number, item in enumerate(items, start=1):
         try:
-            record = _checked(item, str(item))
+            record = _checked(item)
         except ValueError as error:
             chunk.bad[number] = str(error)
             continue
@@ -184,16 +214,17 @@ def parsed(text: str, flags: list[str]) -> Record:
         raise ValueError(f"is not JSON (column {error.colno}: {error.msg})") from error
     except (ValueError, RecursionError) as error:
         raise ValueError("holds a number or a nesting beyond all bounds") from error
-    record = _checked(value, text)
+    # Counted first, since looking into every record takes longer than parsing it.
+    deep = text.count("{") + text.count("[") >= _MAX_DEPTH
+    record = _checked(value, look_deep=deep)
     # Only an escape can bring in a lone surrogate, which no table or file can hold.
     return _repaired(record, flags) if _SURROGATE_ESCAPE.search(text) else record
 
 
-def _checked(value: Any, text: str) -> Record:
+def _checked(value: Any, *, look_deep: bool = True) -> Record:
     if not isinstance(value, dict):
-        raise ValueError(f"is JSON, but no object ({text[:_SHOWN]!r})")
-    # Counted first, since looking into every record takes longer than parsing it.
-    if text.count("{") + text.count("[") >= _MAX_DEPTH and _is_deeper(value, _MAX_DEPTH):
+        raise ValueError(f"is JSON, but no object ({str(value)[:_SHOWN]!r})")
+    if look_deep and _is_deeper(value, _MAX_DEPTH):
         raise ValueError(f"is nested more than {_MAX_DEPTH} levels deep")
     return value
 

@@ -80,7 +80,8 @@ def one_column(values: pl.Series) -> Reward:
     [None, 'null_reward']
     """
     value, reason = columns.numbers(values)
-    return Reward(value, reason + "_reward", _instead([values], value, reason))
+    flag = reason if reason.null_count() == len(reason) else reason + "_reward"
+    return Reward(value, flag, _instead([values], value, reason))
 
 
 def weighted_sum(
