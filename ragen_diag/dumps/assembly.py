@@ -56,7 +56,8 @@ def assemble(
     nothing = [cells.get(n, _nulls(n, raw)).is_null() for n in ("response", "response_ids")]
     flags.append(_where(nothing[0] & nothing[1], "null_response"))
     if "finish_reason" not in cells:
-        cells["finish_reason"] = _nulls("finish_reason", raw).fill_null("unknown")
+        unknown = pl.Series("finish_reason", ["unknown"])
+        cells["finish_reason"] = unknown.new_from_index(0, raw.frame.height)
     cells["_flags"] = _merged_flags(cells.get("_flags"), raw.flags, flags)
     return pl.DataFrame(
         [
@@ -70,10 +71,13 @@ def _fill_by_place(raw: RawTable, cells: dict[str, pl.Series], step_in_name: boo
     """Fills file and row, and step and split by the names of file and folders."""
     # A table that was converted knows the file of each row; its own name says nothing of them.
     converted = "_file" in cells
-    cells["_file"] = cells.get("_file", _nulls("_file", raw)).fill_null(str(raw.path))
-    cells["_row"] = cells.get("_row", _nulls("_row", raw)).fill_null(raw.row)
     if converted:
+        cells["_file"] = cells["_file"].fill_null(str(raw.path))
+        cells["_row"] = cells.get("_row", _nulls("_row", raw)).fill_null(raw.row)
         return
+    path = pl.Series("_file", [str(raw.path)])
+    cells["_file"] = path.new_from_index(0, raw.frame.height)
+    cells["_row"] = cells["_row"].fill_null(raw.row) if "_row" in cells else raw.row
     step = cells.get("step", _nulls("step", raw))
     cells["step"] = fill_steps(step, raw.row, raw.place, by_name=step_in_name)
     if (split := split_of_path(raw.place)) is not None:

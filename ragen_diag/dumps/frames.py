@@ -6,6 +6,7 @@ memory, and of a Parquet file about a row group.
 
 import io
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import IO
 
@@ -18,7 +19,7 @@ import pyarrow.parquet as pq
 from ragen_diag.dumps.streams import Container, is_packed, unpacked
 from ragen_diag.errors import DumpError
 
-BATCH_ROWS = 1 << 17
+BATCH_ROWS = 1 << 18
 BATCH_BYTES = 32 << 20
 _FEWEST_ROWS = 64
 _BUFFER = 1 << 20
@@ -67,7 +68,7 @@ def frame_batches(
         if isinstance(path, str) or container == "csv":
             yield from _batches(_lazy(path, container).select(columns))
         elif container == "parquet":
-            yield from _parquet_batches(path, columns)
+            yield from _one_ahead(_parquet_batches(path, columns))
         else:
             yield from _arrow_batches(path, columns)
     except _BROKEN as error:
@@ -143,6 +144,15 @@ def _parquet_batches(path: Path, columns: Sequence[str]) -> Iterator[pl.DataFram
         return
     if written is not None and written != checked_rows(rows, file.schema_arrow.names):
         raise ValueError("rows or columns are missing or have other names than were written")
+
+
+def _one_ahead(batches: Iterator[pl.DataFrame]) -> Iterator[pl.DataFrame]:
+    """The batches, each read while the one before it is worked on."""
+    with ThreadPoolExecutor(1) as reader:
+        coming = reader.submit(next, batches, None)
+        while (batch := coming.result()) is not None:
+            coming = reader.submit(next, batches, None)
+            yield batch
 
 
 def _batch_rows(metadata: pq.FileMetaData) -> int:

@@ -230,7 +230,7 @@ def _open_records(
 def _flags(flags: list[list[str]]) -> pl.Series:
     if any(flags):
         return pl.Series("_flags", flags, dtype=_FLAGS)
-    return pl.repeat([], len(flags), dtype=_FLAGS, eager=True).alias("_flags")
+    return pl.Series("_flags", [[]], dtype=_FLAGS).new_from_index(0, len(flags))
 
 
 def _raw(path: Path | str, frame: pl.DataFrame, first: int) -> RawTable:
@@ -238,7 +238,7 @@ def _raw(path: Path | str, frame: pl.DataFrame, first: int) -> RawTable:
         path=path,
         frame=frame,
         row=pl.int_range(first, first + frame.height, eager=True).alias("_row"),
-        flags=pl.repeat([], frame.height, dtype=pl.List(pl.String), eager=True).alias("_flags"),
+        flags=_flags([[]] * frame.height),
     )
 
 
