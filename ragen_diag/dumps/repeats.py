@@ -89,7 +89,7 @@ def _parts() -> pl.Expr:
     """Numbers the parts in order. Files whose steps go back often are in no order: one part."""
     step, file = pl.col("step"), pl.col("file")
     back = (step < step.shift().over("file")).fill_null(False)
-    often = back.sum().over("file") > MOST_DESCENTS * step.n_unique().over("file")
+    often = back.sum().over("file") > MOST_DESCENTS * step.drop_nulls().n_unique().over("file")
     starts = (file != file.shift()).fill_null(True) | (back & ~often)
     return starts.cum_sum().cast(pl.Int64) - 1
 
