@@ -7,6 +7,7 @@ Exit codes: 0 done · 1 a gate failed, nothing else · 2 usage, bad input, crash
 import os
 import sys
 import traceback
+import warnings
 from contextlib import suppress
 from typing import NoReturn
 
@@ -18,6 +19,9 @@ from ragen_diag.cli.convert import convert
 from ragen_diag.cli.schema import schema
 from ragen_diag.cli.validate import validate
 from ragen_diag.errors import RagenDiagError
+
+_LONGEST, _TAIL = 2_000, 500
+"""Characters of an error, and those of them at its end, where the next step stands."""
 
 app = typer.Typer(
     name="ragen-diag",
@@ -50,13 +54,18 @@ def _options(
 def main() -> None:
     """Run the command line; every failure becomes one line on stderr and its exit code."""
     _make_streams_safe()
+    # The table engine says so of a bucket, and then finds its region.
+    warnings.filterwarnings("ignore", message=".*region' not set")
     try:
         sys.exit(app(standalone_mode=False))
     except RagenDiagError as error:
         _fail(str(error), error.exit_code)
     except KeyboardInterrupt:
         _fail("interrupted", 130)
-    except Exception as error:
+    except BaseException as error:
+        # What the table engine does not expect is no `Exception`.
+        if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+            raise
         # Wrong words: the parser's own exceptions, which differ between its versions in all but
         # this method. Shown here so that they look like every other error.
         if hasattr(error, "format_message"):
@@ -73,11 +82,12 @@ def main() -> None:
 
 
 def _fail(message: str, code: int) -> NoReturn:
-    from ragen_diag.report.safetext import one_line
+    from ragen_diag.report.safetext import clip, inert, one_line
 
+    line = clip(one_line(message), _LONGEST, tail=_TAIL)
     # Standard error may be closed or full; the exit code still tells.
     with suppress(OSError, AttributeError):
-        sys.stderr.write(f"error: {one_line(message)}\n")
+        sys.stderr.write(inert(f"error: {line}") + "\n")
         sys.stderr.flush()
     sys.exit(code)
 

@@ -1,14 +1,13 @@
 """`ragen-diag analyze`: one step, scored, measured, judged and written out."""
 
 import math
-import sys
 from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
 
 from ragen_diag.cli import reading
-from ragen_diag.cli.streams import data_on_stdout
+from ragen_diag.cli.streams import data_on_stdout, write_json
 from ragen_diag.errors import UsageError
 from ragen_diag.settings import Compat, DtypeChoice, ReasoningTags, Scope, Settings
 
@@ -242,7 +241,7 @@ def _run(
     write_folder(product, progress.folder, force=force, plot_format=plot_format)
     with data_on_stdout():
         if json:
-            sys.stdout.write(product.result.to_json())
+            write_json(product.result.to_json())
         else:
             print_verdict(product.result, progress.folder)
 

@@ -32,7 +32,7 @@ def convert(
     ragen-diag convert results.jsonl run.parquet --map response=answer_text
     """
     from ragen_diag.dumps.convert import convert as run
-    from ragen_diag.report.safetext import one_line
+    from ragen_diag.report.safetext import inert, one_line
 
     choices = reading.make_reading(
         rewards=reward,
@@ -51,4 +51,4 @@ def convert(
     told = f"{done.path}: {done.rows:,} rows, read as {done.dialect}"
     left_out = f"; {done.left_out:,} rows left out" if done.left_out else ""
     met = f"; repaired or noted: {notes}" if notes else ""
-    sys.stderr.write(one_line(f"{told}{left_out}{met}") + "\n")
+    sys.stderr.write(inert(one_line(f"{told}{left_out}{met}")) + "\n")

@@ -9,6 +9,8 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as RichProgress
 
+from ragen_diag.report.safetext import inert, one_line
+
 _SECONDS_BETWEEN_LINES = 30.0
 _SHARE_BETWEEN_LINES = 0.1
 
@@ -42,7 +44,7 @@ class Progress:
     def note(self, text: str) -> None:
         """One line about a choice that was made."""
         if not self._quiet:
-            self._console.print(text, markup=False, soft_wrap=True)
+            self._console.print(inert(one_line(text)), markup=False, soft_wrap=True)
 
     def pairs(self, done: int, total: int) -> None:
         """`done` of `total` (response, prompt) pairs are scored."""

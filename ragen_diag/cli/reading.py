@@ -1,5 +1,6 @@
 """Options of every command that reads a dump, and the `Reading` that they make."""
 
+import math
 import os
 import re
 from collections.abc import Sequence
@@ -136,9 +137,12 @@ def _weighted(text: str) -> tuple[str, float]:
     if not equals:
         return text, 1.0
     try:
-        return name, float(weight)
-    except ValueError as error:
-        raise UsageError(f"--reward {text!r}: {weight!r} is no weight; give NAME=0.5") from error
+        number = float(weight)
+    except ValueError:
+        number = math.nan
+    if not math.isfinite(number):
+        raise UsageError(f"--reward {text!r}: {weight!r} is no weight; give NAME=0.5")
+    return name, number
 
 
 def _share(text: str) -> float:

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from ragen_diag.cli import reading
-from ragen_diag.cli.streams import data_on_stdout
+from ragen_diag.cli.streams import data_on_stdout, write_json
 from ragen_diag.settings import Reading
 
 _SECONDS_BETWEEN_LINES = 10.0
@@ -84,7 +84,7 @@ def _run(
     found = survey(dump, how, ckpt=ckpt, tokenizer=tokenizer, observer=_Progress(quiet=quiet))
     with data_on_stdout():
         if json:
-            sys.stdout.write(found.to_json())
+            write_json(found.to_json())
         else:
             print_survey(found)
     return found.usable

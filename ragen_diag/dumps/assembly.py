@@ -3,7 +3,7 @@
 What had to be repaired is flagged on the row. Knows neither formats nor dialects.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import polars as pl
 
@@ -117,36 +117,41 @@ def _take_tokens(
 
 def _extra(raw: RawTable, draft: Draft, existing: pl.Series | None) -> pl.Series:
     """One JSON object per row of all columns that have no other place; null when there is none."""
-    parts = [_member(raw.frame[name], name in raw.json_columns) for name in draft.extra]
+    if not draft.extra:
+        return _nulls("extra", raw) if existing is None else existing
+    parts = _members(raw, draft.extra)
     if existing is not None:
-        if not parts:
-            return existing
-        parts.insert(0, existing.str.strip_chars().str.extract(r"(?s)^\{\s*(.+?)\s*\}$"))
-    if not parts:
-        return _nulls("extra", raw)
-    frame = pl.DataFrame([part.alias(str(i)) for i, part in enumerate(parts)])
+        inside = existing.str.strip_chars().str.extract(r"(?s)^\{\s*(.+?)\s*\}$")
+        parts = pl.DataFrame([inside.alias("existing"), *parts])
     members = pl.concat_str(pl.all(), separator=",", ignore_nulls=True)
-    return frame.select(
+    return parts.select(
         pl.when(pl.any_horizontal(pl.all().is_not_null())).then(
             pl.concat_str(pl.lit("{"), members, pl.lit("}"))
         )
     ).to_series()
 
 
-def _member(values: pl.Series, is_json: bool) -> pl.Series:
-    """`"name": value` as JSON, null where the value is."""
-    plain = values.dtype.is_numeric() or values.dtype in (pl.Boolean, pl.String)
-    if plain and not is_json:
-        encoded = values.to_frame().select(pl.struct(pl.all()).struct.json_encode()).to_series()
-        inside = encoded.str.slice(1, encoded.str.len_chars() - 2)
-        return inside.zip_with(values.is_not_null(), pl.repeat(None, len(values), eager=True))
-    if is_json:
-        texts = values.to_list()
-    else:
-        texts = [None if value is None else as_json(value) for value in values.to_list()]
-    name = as_json(values.name)
-    members = [None if text is None else f"{name}:{text}" for text in texts]
-    return pl.Series(members, dtype=pl.String)
+def _members(raw: RawTable, names: Sequence[str]) -> pl.DataFrame:
+    """`"name": value` as JSON for each of the columns, null where the value is.
+
+    Columns go by numbers, as the table engine would take a name such as "^.*$" for a pattern, and
+    all at once, as there may be thousands.
+    """
+    cells: list[pl.Series] = []
+    members: list[pl.Expr] = []
+    for number, name in enumerate(names):
+        values, text = raw.frame[name], pl.col(str(number))
+        there = text.is_not_null()
+        plain = values.dtype.is_numeric() or values.dtype in (pl.Boolean, pl.String)
+        if plain and name not in raw.json_columns:
+            whole = pl.struct(text.alias("")).struct.json_encode()
+            text = whole.str.slice(len('{"":'), whole.str.len_chars() - len('{"":}'))
+        elif name not in raw.json_columns:
+            given = [None if value is None else as_json(value) for value in values.to_list()]
+            values = pl.Series(given, dtype=pl.String)
+        cells.append(values.alias(str(number)))
+        members.append(pl.when(there).then(pl.lit(f"{as_json(name)}:") + text).alias(str(number)))
+    return pl.DataFrame(cells).select(members)
 
 
 def _merged_flags(
@@ -249,6 +254,6 @@ _READ: Mapping[str, Callable[[pl.Series], Flagged]] = {
     "env": _texts,
     "extra": _texts,
     "_file": _texts,
-    "_row": _integers("bad_row"),
+    "_row": _integers("bad_row", pl.UInt32),
     "_flags": _earlier_flags,
 }

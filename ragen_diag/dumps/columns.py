@@ -53,12 +53,30 @@ def numbers(values: pl.Series) -> tuple[pl.Series, pl.Series]:
     return frame["value"], frame["reason"]
 
 
+def number(value: object) -> float | None:
+    """A number within LARGEST as float, else None."""
+    try:
+        found = float(value) if isinstance(value, int | float) else math.nan
+    except OverflowError:
+        return None
+    return found if abs(found) <= LARGEST else None
+
+
 def integers(values: pl.Series, dtype: type[pl.DataType] = pl.Int64) -> tuple[pl.Series, pl.Series]:
-    """Whole numbers as `dtype`, and a mask of the values that are there but fit in none."""
+    """Whole numbers as `dtype`, and a mask of the values that are there but fit in none.
+
+    >>> integers(pl.Series(["7", "7.0", "7.5", "9007199254740993"]))[0].to_list()
+    [7, 7, None, 9007199254740993]
+    """
     whole = values
     if not values.dtype.is_integer():
         value, _ = numbers(values)
-        whole = value.set(value != value.round(), None)
+        # A float from EXACT_FLOAT on may stand for an integer beside it.
+        inexact = (value != value.round()) | (value.abs() >= EXACT_FLOAT)
+        whole = value.set(inexact, None).cast(pl.Int64)
+    if values.dtype == pl.String:
+        exact = pl.lit(values).str.strip_chars().cast(pl.Int64, strict=False)
+        whole = pl.select(exact.fill_null(pl.lit(whole))).to_series()
     whole = whole.cast(dtype, strict=False)
     return whole, values.is_not_null() & whole.is_null()
 
@@ -212,21 +230,12 @@ def _lists_of(
         lists = values.cast(pl.List(pl.Float64))
     else:
         cells = [from_json(value) for value in values.to_list()]
-        rows = [[_number(v) for v in cell] if isinstance(cell, list) else None for cell in cells]
+        rows = [[number(v) for v in cell] if isinstance(cell, list) else None for cell in cells]
         lists = pl.Series(values.name, rows, dtype=pl.List(pl.Float64))
     all_usable = lists.list.eval(usable.fill_null(False)).list.all()
     typed = pl.lit(lists.cast(pl.List(dtype), strict=False))
     kept = pl.select(pl.when(pl.lit(all_usable)).then(typed)).to_series()
     return kept, values.is_not_null() & kept.is_null()
-
-
-def _number(value: object) -> float | None:
-    """A number within LARGEST as float, else None."""
-    try:
-        number = float(value) if isinstance(value, int | float) else math.nan
-    except OverflowError:
-        return None
-    return number if abs(number) <= LARGEST else None
 
 
 def _mapped(values: pl.Series, to_text: Callable[[Any], str]) -> pl.Series:
@@ -254,7 +263,7 @@ def _components(value: object) -> list[dict[str, object]] | None:
     else:
         return None
     return [
-        {"key": key, "value": _number(v)}
+        {"key": key, "value": number(v)}
         for key, v in pairs
         if v is None or isinstance(v, int | float)
     ]

@@ -67,14 +67,23 @@ def convert(
 
 
 def _require_free(out: Path, dump: Dump, force: bool) -> None:
-    if any(isinstance(f, Path) and f.resolve() == out.resolve() for f in dump.files):
-        raise UsageError(f"{out}: is part of the dump itself; give another name")
-    if out.is_dir():
-        raise UsageError(f"{out}: is a folder; give the name of a file, such as run.parquet")
-    if not out.absolute().parent.is_dir():
-        raise UsageError(f"{out}: there is no such folder; make it first")
-    if out.exists() and not force:
-        raise UsageError(f"{out}: is there already; give another name, or --force to replace it")
+    try:
+        whole = out.resolve()
+        if any(isinstance(f, Path) and f.resolve() == whole for f in dump.files):
+            raise UsageError(f"{out}: is part of the dump itself; give another name")
+        if whole.is_dir():
+            raise UsageError(f"{out}: is a folder; give the name of a file, such as run.parquet")
+        if whole.exists() and not whole.is_file():
+            raise UsageError(f"{out}: is no regular file; give another name")
+        if not out.absolute().parent.is_dir():
+            raise UsageError(f"{out}: there is no such folder; make it first")
+        if os.path.lexists(out) and not force:
+            raise UsageError(
+                f"{out}: is there already; give another name, or --force to replace it"
+            )
+    except (OSError, RuntimeError) as error:
+        # The name is too long, or a link leads back to itself.
+        raise UsageError(f"{out}: cannot be written ({error}); give another name") from error
 
 
 def _arrow_schema(rows: int) -> pa.Schema:

@@ -5,7 +5,6 @@ what is none; reads no rows.
 """
 
 import errno
-import filecmp
 import hashlib
 import os
 import re
@@ -83,10 +82,12 @@ def find_files(given: str | Path) -> Iterator[list[DumpFile]]:
             found = sorted(_below(path), key=lambda p: natural_key(str(p)))
             yield from ([DumpFile(p, named=False) for p in found if _is_of(p, t)] for t in TIERS)
         else:
-            raise DumpError(f"{path}: neither a regular file nor a folder")
+            raise DumpError(f"{path}: neither a regular file nor a folder; write it to a file")
     except OSError as error:
         where = error.filename or given
-        raise DumpError(f"{where}: cannot be opened ({error.strerror})") from error
+        raise DumpError(
+            f"{where}: cannot be opened ({error.strerror}); can you read it otherwise?"
+        ) from error
 
 
 def refuse_copies(files: Iterable[DumpFile]) -> None:
@@ -97,13 +98,15 @@ def refuse_copies(files: Iterable[DumpFile]) -> None:
     """
     alike: dict[tuple[int, int | None], list[Path]] = {}
     for file in files:
-        if isinstance(file.path, str):
-            continue
-        earlier = alike.setdefault((file.path.stat().st_size, step_of_file(file.path)), [])
-        for path in earlier:
-            if filecmp.cmp(path, file.path, shallow=False):
-                raise DumpError(f"{file.path}: a copy of {path}; name one of them")
-        earlier.append(file.path)
+        if isinstance(file.path, Path):
+            key = file.path.stat().st_size, step_of_file(file.path)
+            alike.setdefault(key, []).append(file.path)
+    for paths in alike.values():
+        first: dict[str | None, Path] = {}
+        for path in paths if len(paths) > 1 else ():
+            copied = first.setdefault(digest([DumpFile(path)]), path)
+            if copied is not path:
+                raise DumpError(f"{path}: a copy of {copied}; name one of them")
 
 
 def digest(files: Iterable[DumpFile]) -> str | None:

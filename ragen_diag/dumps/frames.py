@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.feather
 import pyarrow.ipc
 import pyarrow.parquet as pq
+from polars.selectors import by_name
 
 from ragen_diag.dumps.streams import Container, is_packed, unpacked
 from ragen_diag.errors import DumpError
@@ -46,13 +47,13 @@ def empty_frame(path: Path | str, container: Container) -> pl.DataFrame:
     try:
         if isinstance(path, str) or container == "csv":
             frame = pl.DataFrame(schema=_lazy(path, container).collect_schema())
-        elif container == "parquet":
-            frame = _frame(_parquet(path).schema_arrow.empty_table())
         else:
-            frame = _frame(_arrow(path).schema.empty_table())
+            schema = _parquet(path).schema_arrow if container == "parquet" else _arrow(path).schema
+            _require_known(path, schema)
+            frame = _frame(schema.empty_table())
     except _BROKEN as error:
         raise _unreadable(path, container, error) from error
-    return frame.select(name for name in frame.columns if not name.startswith(_INDEX))
+    return frame[[name for name in frame.columns if not name.startswith(_INDEX)]]
 
 
 def frame_batches(
@@ -66,7 +67,7 @@ def frame_batches(
     """
     try:
         if isinstance(path, str) or container == "csv":
-            yield from _batches(_lazy(path, container).select(columns))
+            yield from _batches(_lazy(path, container).select(by_name(*columns)))
         elif container == "parquet":
             yield from _one_ahead(_parquet_batches(path, columns))
         else:
@@ -90,7 +91,7 @@ def _lazy(path: Path | str, container: Container) -> pl.LazyFrame:
     if container == "parquet":
         # The path is literal: no globbing, and no column is invented from a `key=value` folder.
         return pl.scan_parquet(source, glob=False, hive_partitioning=False)
-    separator = "\t" if ".tsv" in str(path).lower() else ","
+    separator = "\t" if ".tsv" in str(path).lower().rpartition("/")[2] else ","
     # Every cell is text until its meaning is known: "0.5" after a thousand 1s is no error.
     return pl.scan_csv(
         source,
@@ -114,7 +115,40 @@ def _opened(path: Path) -> IO[bytes]:
 def _frame(table: pa.Table | pa.RecordBatch) -> pl.DataFrame:
     frame = pl.from_arrow(table)
     assert isinstance(frame, pl.DataFrame)
+    # A column without a name is given one, which is not that of the file.
+    frame.columns = table.schema.names
     return frame
+
+
+def _require_known(path: Path, schema: pa.Schema) -> None:
+    for column in schema:
+        odd = _unknown_type(column.type)
+        if odd is not None:
+            raise DumpError(
+                f"{path}: column {column.name!r} is of type {odd}, which is not read; leave it out"
+                " or write it as text"
+            )
+
+
+def _unknown_type(dtype: pa.DataType) -> pa.DataType | None:
+    """A type, or one inside it, that the table engine has no counterpart for, and panics at."""
+    inner = [dtype.field(i) for i in range(dtype.num_fields)]
+    if (
+        pa.types.is_decimal256(dtype)
+        or pa.types.is_interval(dtype)
+        or pa.types.is_union(dtype)
+        or pa.types.is_list_view(dtype)
+        or pa.types.is_large_list_view(dtype)
+        or (pa.types.is_fixed_size_list(dtype) and dtype.list_size == 0)
+        or len({field.name for field in inner}) < len(inner)
+    ):
+        return dtype
+    nested = [field.type for field in inner]
+    if isinstance(dtype, pa.DictionaryType):
+        nested.append(dtype.value_type)
+    if isinstance(dtype, pa.BaseExtensionType):
+        nested.append(dtype.storage_type)
+    return next((odd for one in nested if (odd := _unknown_type(one)) is not None), None)
 
 
 def _parquet(path: Path) -> pq.ParquetFile:
@@ -135,12 +169,14 @@ def _parquet_batches(path: Path, columns: Sequence[str]) -> Iterator[pl.DataFram
     try:
         for batch in file.iter_batches(_batch_rows(file.metadata), columns=list(columns)):
             rows += batch.num_rows
-            yield _frame(batch).select(columns)
+            # Nothing else checks that texts are UTF-8.
+            batch.validate(full=True)
+            yield _frame(batch)[list(columns)]
     except pa.ArrowNotImplementedError:
         # Nested columns beyond 2 GiB in a row group; only the other engine reads them.
         if rows:
             raise
-        yield from _batches(_lazy(path, "parquet").select(columns))
+        yield from _batches(_lazy(path, "parquet").select(by_name(*columns)))
         return
     if written is not None and written != checked_rows(rows, file.schema_arrow.names):
         raise ValueError("rows or columns are missing or have other names than were written")

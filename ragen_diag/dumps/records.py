@@ -16,6 +16,7 @@ from typing import Any
 import yaml
 
 from ragen_diag.dumps.files import MESSAGES, METRICS
+from ragen_diag.dumps.plain import plain
 from ragen_diag.dumps.raw import Record
 from ragen_diag.dumps.streams import Container, unpacked
 from ragen_diag.dumps.torchfile import read_torch
@@ -25,8 +26,6 @@ CHUNK_ROWS = 50_000
 CHUNK_BYTES = 32 << 20
 
 _MAX_DEPTH = 100
-MOST_VALUES = 20_000_000
-"""In a YAML document: a few aliases of aliases would write out to more than any memory holds."""
 _SHOWN = 20
 _SURROGATE_ESCAPE = re.compile(r"\\u[dD][89a-fA-F]")
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
@@ -51,12 +50,21 @@ def record_chunks(path: Path, container: Container) -> Iterator[Chunk]:
 
     Raises:
         DumpError: a file that is one document is none; or a JSON-lines file of which no line
-            holds an object.
+            holds an object; or the file cannot be read to its end.
     """
+    try:
+        yield from _chunks(path, container)
+    except OSError as error:
+        raise DumpError(
+            f"{path}: cannot be read ({error.strerror}); is it still there, and its disk whole?"
+        ) from error
+
+
+def _chunks(path: Path, container: Container) -> Iterator[Chunk]:
     if container == "jsonl":
         yield from _jsonl_chunks(path)
     elif container == "torch":
-        yield _listed(path, read_torch(path))
+        yield _listed(path, read_torch(path), escapes=True)
     else:
         with unpacked(path) as stream:
             content = stream.read()
@@ -116,7 +124,10 @@ def _document_chunks(path: Path, content: bytes, container: Container) -> Iterat
     """A file that is one JSON or YAML document; JSON lines under the name `.json` are as well."""
     text, flags = decoded(content)
     try:
-        value = _yaml(text) if container == "yaml" else json.loads(text)
+        if container == "yaml":
+            value = plain(yaml.load(text, _YAML), len(content))
+        else:
+            value = json.loads(text)
     except yaml.YAMLError as error:
         problem = str(error).splitlines()[0]
         raise DumpError(f"{path}: not YAML ({problem}); write the file again") from error
@@ -127,8 +138,12 @@ def _document_chunks(path: Path, content: bytes, container: Container) -> Iterat
         where = f"line {error.lineno}, column {error.colno}: {error.msg}"
         raise DumpError(f"{path}: not JSON ({where}); was the writer interrupted?") from error
     except (ValueError, RecursionError) as error:
-        raise DumpError(f"{path}: holds a number or a nesting beyond all bounds") from error
-    yield _listed(path, _episode(path, value), text=text, flags=flags)
+        raise DumpError(
+            f"{path}: holds a number, a date or a nesting beyond all bounds; leave that out or"
+            " write it as text"
+        ) from error
+    escapes = _SURROGATE_ESCAPE.search(text) is not None
+    yield _listed(path, _episode(path, value), escapes=escapes, flags=flags)
 
 
 def _episode(path: Path, value: Any) -> Any:
@@ -144,40 +159,12 @@ def _episode(path: Path, value: Any) -> Any:
     return {"metrics": value, "messages": messages, "folder": path.absolute().parent.name}
 
 
-def _yaml(text: str) -> Any:
-    """A YAML document as JSON would have it: texts for keys, and every alias written out.
-
-    ValueError for aliases of aliases that write out to more than MOST_VALUES.
-    """
-    value = yaml.load(text, _YAML)
-    if _values(value, {}) > MOST_VALUES:
-        raise ValueError("aliases write out to too much")
-    return _written_out(value)
-
-
-def _values(value: Any, known: dict[int, int]) -> int:
-    """How many values there are with every alias written out; one inside itself is too many."""
-    if not isinstance(value, dict | list):
-        return 1
-    if id(value) not in known:
-        known[id(value)] = MOST_VALUES
-        items = value.values() if isinstance(value, dict) else value
-        known[id(value)] = 1 + sum(_values(item, known) for item in items)
-    return known[id(value)]
-
-
-def _written_out(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {str(key): _written_out(item) for key, item in value.items()}
-    return [_written_out(item) for item in value] if isinstance(value, list) else value
-
-
 class _YAML(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
     """Plain data alone, by the fast loader where there is one."""
 
 
-def _listed(path: Path, value: Any, *, text: str = "", flags: Sequence[str] = ()) -> Chunk:
-    """One document as records: itself, or its items."""
+def _listed(path: Path, value: Any, *, escapes: bool, flags: Sequence[str] = ()) -> Chunk:
+    """One document as records: itself, or its items; `escapes` says if surrogates may be in it."""
     items = value if isinstance(value, list) else [value]
     chunk = Chunk(last=len(items))
     for number, item in enumerate(items, start=1):
@@ -187,7 +174,7 @@ def _listed(path: Path, value: Any, *, text: str = "", flags: Sequence[str] = ()
             chunk.bad[number] = str(error)
             continue
         row_flags = list(flags)
-        if _SURROGATE_ESCAPE.search(text):
+        if escapes:
             record = _repaired(record, row_flags)
         chunk.records.append(record)
         chunk.numbers.append(number)

@@ -58,15 +58,15 @@ def steps_written_again(
         "step", "file", "prompt", "response", "reward", pl.col("split").cast(pl.String), parts
     )
     rows = rows.filter(pl.col("step").is_not_null())
+    rows = rows.with_columns(_folder(paths))
     found = []
-    sharing = set(_sharing_prompts(rows).rows())
-    staggered = set(_staggered(rows, paths).rows())
+    sharing = set(_sharing(rows).rows())
+    staggered = set(_staggered(rows).rows())
     for step, *pair in sorted(sharing | staggered):
         both = [rows.filter(pl.col("step") == step, pl.col("part") == part) for part in pair]
         both.sort(key=lambda part: _written(paths[part["file"][0]], int(part["part"][0])))
-        again = (step, *pair) in sharing and _is_again(both[0], both[1], paths)
         whole = both[1].height >= OVERLAP * both[0].height
-        if again or ((step, *pair) in staggered and whole):
+        if (step, *pair) in sharing or whole:
             (one, other), (n, m) = ([p["part"][0] for p in both], [p.height for p in both])
             found.append(Again(step, one, other, n, m))
     return found, parts
@@ -94,15 +94,51 @@ def _parts() -> pl.Expr:
     return starts.cum_sum().cast(pl.Int64) - 1
 
 
-def _sharing_prompts(rows: pl.DataFrame) -> pl.DataFrame:
-    """Pairs of parts (part < other) that share at least OVERLAP of the smaller one's prompts."""
-    prompts = rows.select("step", "part", "split", "prompt").unique()
-    sizes = prompts.group_by("step", "part").len("size")
+def _folder(paths: Sequence[Path | str]) -> pl.Expr:
+    """The number of each row's folder."""
+    folders = [str(path).rpartition("/")[0] for path in paths]
+    number = {folder: at for at, folder in enumerate(dict.fromkeys(folders))}
+    of_file = {at: number[folder] for at, folder in enumerate(folders)}
+    return pl.col("file").replace_strict(of_file, return_dtype=pl.Int64).alias("folder")
+
+
+def _sharing(rows: pl.DataFrame) -> pl.DataFrame:
+    """Pairs of parts (part < other) that are one step twice by what they hold, and not shards.
+
+    Files beside each other must share whole rows as well. That is looked at first, as files that
+    hold an episode each share their prompt with all of their group.
+    """
+    pair = ["step", "part", "other"]
+    by_row = _sharing_in(rows, ["prompt", "response", "reward"])
+    alike = pl.concat([by_row.select("step", pl.col(name).alias("part")) for name in pair[1:]])
+    apart = (pl.col("folder").n_unique() > 1).over("step")
+    split = (pl.col("part").n_unique() > 1).over("step", "file")
+    distant = rows.filter(apart | split)
+    by_prompt = _sharing_in(
+        pl.concat([distant, rows.join(alike, on=["step", "part"], how="semi")]),
+        ["split", "prompt"],
+    )
+    place = rows.select("part", "file", "folder").unique()
+    placed = by_prompt.join(place, on="part").join(
+        place.rename({"part": "other"}), on="other", suffix="_other"
+    )
+    beside = (pl.col("folder") == pl.col("folder_other")) & (pl.col("file") != pl.col("file_other"))
+    return pl.concat(
+        [
+            placed.filter(~beside).select(pair),
+            placed.filter(beside).join(by_row, on=pair, how="semi").select(pair),
+        ]
+    )
+
+
+def _sharing_in(rows: pl.DataFrame, columns: list[str]) -> pl.DataFrame:
+    """Pairs of parts (part < other) that share at least OVERLAP of the smaller one's distinct
+    values in `columns`."""
+    values = rows.select("step", "part", *columns).unique()
+    sizes = values.group_by("step", "part").len("size")
     of_other = sizes.rename({"part": "other", "size": "other_size"})
     return (
-        prompts.join(
-            prompts.rename({"part": "other"}), on=["step", "split", "prompt"], nulls_equal=True
-        )
+        values.join(values.rename({"part": "other"}), on=["step", *columns], nulls_equal=True)
         .filter(pl.col("part") < pl.col("other"))
         .group_by("step", "part", "other")
         .len("shared")
@@ -113,20 +149,17 @@ def _sharing_prompts(rows: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _staggered(rows: pl.DataFrame, paths: Sequence[Path | str]) -> pl.DataFrame:
+def _staggered(rows: pl.DataFrame) -> pl.DataFrame:
     """Pairs of parts (part < other) that hold one step, of two writings of which one begins and
     ends at later steps. A writing is a folder, or what of its files follows where steps go back."""
-    folders = [str(path).rpartition("/")[0] for path in paths]
-    number = {folder: at for at, folder in enumerate(dict.fromkeys(folders))}
     run = pl.col("part").rank("dense").over("file")
-    folder = pl.col("file").replace_strict(
-        {at: number[name] for at, name in enumerate(folders)}, return_dtype=pl.Int64
-    )
-    parts = rows.select("step", "part", "split", folder=folder, run=run).unique()
+    parts = rows.select("step", "part", "split", "folder", run=run).unique()
     writing = ("split", "folder", "run")
     parts = parts.with_columns(
         first=pl.col("step").min().over(writing), last=pl.col("step").max().over(writing)
     )
+    # Most steps stand in one writing, which may have thousands of files.
+    parts = parts.filter((pl.col("first").n_unique() > 1).over("step", "split"))
     return (
         parts.join(parts, on=["step", "split"], suffix="_other", nulls_equal=True)
         .filter(
@@ -145,13 +178,3 @@ def _staggered(rows: pl.DataFrame, paths: Sequence[Path | str]) -> pl.DataFrame:
 def _written(path: Path | str, part: int) -> tuple[float, int]:
     """When a file was written, to the second; parts of one time count by their order."""
     return (float(int(Path(path).stat().st_mtime)) if isinstance(path, Path) else 0.0, part)
-
-
-def _is_again(one: pl.DataFrame, other: pl.DataFrame, paths: Sequence[Path | str]) -> bool:
-    """Whether two parts that share prompts are one step twice, and not shards of it."""
-    first, second = (paths[part["file"][0]] for part in (one, other))
-    if first == second or str(first).rpartition("/")[0] != str(second).rpartition("/")[0]:
-        return True
-    a, b = (part.select("prompt", "response", "reward").unique() for part in (one, other))
-    shared = a.join(b, on=a.columns, how="semi", nulls_equal=True).height
-    return shared >= OVERLAP * min(a.height, b.height)

@@ -100,13 +100,13 @@ def weighted_sum(
         ]
     )
     reasons = pl.DataFrame([reason.alias(str(i)) for i, (_, reason) in enumerate(read)])
-    total = values.select(
-        pl.when(pl.any_horizontal(pl.all().is_not_null())).then(pl.sum_horizontal(pl.all()))
-    ).to_series()
+    told = pl.when(pl.any_horizontal(pl.all().is_not_null())).then(pl.sum_horizontal(pl.all()))
+    raw_total = values.select(told).to_series()
+    total, _ = columns.numbers(raw_total)
     has_bad = pl.any_horizontal((pl.all() == "bad").fill_null(False))
     has_nan = pl.any_horizontal((pl.all() == "nan").fill_null(False))
     worst = reasons.select(pl.when(has_bad).then(pl.lit("bad")).when(has_nan).then(pl.lit("nan")))
-    reason = worst.to_series()
+    reason = worst.to_series().set(raw_total.is_not_null() & total.is_null(), "bad")
     empty = reason.fill_null("null") + "_reward"
     flag = (reason + "_component").zip_with(total.is_not_null(), empty)
     return Reward(total, flag, _instead(parts, total, reason), notes=notes or {})
@@ -145,7 +145,8 @@ def _asked(raw: RawTable, draft: Draft, reading: Reading) -> Reward | None:
 
 def _column(raw: RawTable, draft: Draft, name: str, reading: Reading) -> Reward:
     """One column, whose values may be objects or lists in all rows or in some."""
-    values = raw.frame[name]
+    # Under no name, as the table engine would take a name such as "^.*$" for a pattern.
+    values = raw.frame[name].alias("")
     nested = isinstance(values.dtype, pl.Struct | pl.List | pl.Array) or name in raw.json_columns
     if not nested and not _some_nested(values):
         reward = one_column(values)
@@ -173,8 +174,9 @@ def _nested(raw: RawTable, draft: Draft, values: pl.Series, reading: Reading) ->
             keys |= dict.fromkeys(value)
             key = reading.reward_key or _key_of(raw, value, int(raw.row[i]))
             for name, other in value.items():
-                if name != key and isinstance(other, int | float):
-                    others.setdefault(name, [None] * len(values))[i] = float(other)
+                number = columns.number(other)
+                if name != key and number is not None:
+                    others.setdefault(name, [None] * len(values))[i] = number
             notes["reward_from_object"] += 1
             value = value.get(key)
         if isinstance(value, list):
@@ -233,7 +235,10 @@ def _reduced(values: Sequence[object], how: Reduce) -> object:
     """A list of numbers as one; a list with anything else in it is no reward."""
     if not values or not all(isinstance(v, int | float) for v in values):
         return json.dumps(values, default=str)
-    finite = [float(v) for v in values if isinstance(v, int | float)]
+    try:
+        finite = [float(v) for v in values if isinstance(v, int | float)]
+    except OverflowError:
+        return json.dumps(values)
     if how == "last":
         return finite[-1]
     return sum(finite) if how == "sum" else sum(finite) / len(finite)

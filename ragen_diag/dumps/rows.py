@@ -35,11 +35,11 @@ class FlatRecords:
             self._append(record, number, flags)
             return
         for row in dialect.unfold({**record, PLACE: place}):
-            if SKIPPED in row:
+            if row.keys() == {SKIPPED}:
                 self.notes[str(row[SKIPPED])] += 1
                 continue
             flat = {name: value for name, value in row.items() if name not in (PLACE, "_flags")}
-            self._append(flat, number, [*flags, *(row.get("_flags") or ())])
+            self._append(flat, number, [*flags, *_told(row.get("_flags"))])
 
     def _append(self, record: Record, number: int, flags: list[str]) -> None:
         self.records.append(record)
@@ -79,6 +79,15 @@ def renamed(record: dict[str, _Value], path: Path | str, reading: Reading) -> di
         if new in record and new not in names:
             raise UsageError(f"--map {new}={old}: {path} has a column {new} already")
     return {names.get(name, name): value for name, value in record.items()}
+
+
+def _told(flags: object) -> list[str]:
+    """The flags that a dialect gave a row, or that the record had under their name."""
+    if flags is None:
+        return []
+    if isinstance(flags, list) and all(isinstance(flag, str) for flag in flags):
+        return flags
+    return ["bad_flags"]
 
 
 def _shaped(record: Record, number: int, path: Path, reading: Reading) -> list[Record]:

@@ -19,14 +19,15 @@ def rows_of(record: Record) -> Iterator[Record]:
     """The rows that one record of a file holds; mostly itself.
 
     Raises:
-        ValueError: the record is a table whose columns are of different lengths.
+        ValueError: the record is a table whose columns are of different lengths or of one name.
 
     >>> list(rows_of({"prompt": ["p", "q"], "completion": ["a", "b"]}))
     [{'prompt': 'p', 'completion': 'a'}, {'prompt': 'q', 'completion': 'b'}]
     """
     if "data" in record and is_table(record):
+        names = _names(record)
         for values in record["data"]:
-            row = dict(zip(map(str, record["columns"]), values, strict=False))
+            row = dict(zip(names, values, strict=True))
             yield from _wide(row) if _is_wide(row) else (row,)
     elif _is_wide(record):
         yield from _wide(record)
@@ -47,8 +48,21 @@ def is_table(record: Mapping[str, Any]) -> bool:
     return (
         isinstance(columns, list)
         and isinstance(data, list)
-        and all(isinstance(row, list) and len(row) == len(columns) for row in data)
+        and all(isinstance(row, list) for row in data)
     )
+
+
+def _names(table: Mapping[str, Any]) -> list[str]:
+    names = [str(name) for name in table["columns"]]
+    for place, row in enumerate(table["data"], start=1):
+        if len(row) != len(names):
+            raise ValueError(
+                f"is a table of {len(names)} columns, and its row {place} has {len(row)} values"
+            )
+    if len(set(names)) < len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"is a table with several columns {twice!r}")
+    return names
 
 
 def _is_wrapped(record: Mapping[str, Any]) -> bool:

@@ -190,7 +190,9 @@ def open_source(
             return Source(file, container, found, reading, schema=schema)
         return _open_records(file, container, reading, dialects, fallback)
     except OSError as error:
-        raise DumpError(f"{path}: cannot be opened ({error.strerror})") from error
+        raise DumpError(
+            f"{path}: cannot be opened ({error.strerror}); can you read it otherwise?"
+        ) from error
 
 
 def _container_of_remote(url: str) -> Container:

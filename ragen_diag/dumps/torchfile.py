@@ -1,15 +1,18 @@
 """A `torch.save` file -> plain values, by the weights-only loader, which runs no code.
 
-Tensors become lists where they have one dimension, else a note of their shape. Whatever would
-need unpickling is refused.
+Tensors become lists where they have one dimension, else a note of their shape; other objects a
+note of their type. Whatever would need unpickling is refused.
 """
 
 import pickle
+import struct
 import zipfile
 import zlib
 from pathlib import Path
 from typing import Any
+from warnings import catch_warnings
 
+from ragen_diag.dumps.plain import most_values, plain
 from ragen_diag.errors import DumpError
 
 _DAMAGED = (
@@ -21,6 +24,7 @@ _DAMAGED = (
     RuntimeError,
     TypeError,
     ValueError,
+    struct.error,
 )
 """What the loader may raise on bytes that are not as they were written."""
 
@@ -39,7 +43,11 @@ def read_torch(path: Path) -> Any:
     import torch
 
     try:
-        value = torch.load(path, map_location="cpu", weights_only=True)
+        # What torch thinks of the file's tensors is no message of ours.
+        with catch_warnings(action="ignore"):
+            value = torch.load(path, map_location="cpu", weights_only=True)
+            size = path.stat().st_size
+            return plain(value, size, _Leaves(size))
     except pickle.UnpicklingError as error:
         raise DumpError(
             f"{path}: holds objects that only unpickling, which can run code, would bring back;"
@@ -48,12 +56,13 @@ def read_torch(path: Path) -> Any:
     except _DAMAGED as error:
         reason = str(error).splitlines()[0][:120] if str(error) else type(error).__name__
         raise DumpError(f"{path}: a damaged torch file ({reason}); write it again") from error
-    return _plain(value)
 
 
 def _is_torch_archive(path: Path) -> bool:
     try:
         with zipfile.ZipFile(path) as archive:
+            if sum(entry.file_size for entry in archive.infolist()) > path.stat().st_size:
+                raise zipfile.BadZipFile("it holds more than it is long")
             # By the checksums, since the loader trusts the bytes that it gets.
             if (broken := archive.testzip()) is not None:
                 raise zipfile.BadZipFile(f"{broken} has another checksum than was written")
@@ -62,11 +71,25 @@ def _is_torch_archive(path: Path) -> bool:
         raise DumpError(f"{path}: a damaged zip archive ({error}); write it again") from error
 
 
-def _plain(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {str(key): _plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
-    if hasattr(value, "ndim"):
-        return value.tolist() if value.ndim <= 1 else f"tensor of shape {tuple(value.shape)}"
-    return value
+class _Leaves:
+    """Values of the objects in a file that are no plain ones.
+
+    Tensors may be views of one and the same values, so that all together are held to a limit.
+    """
+
+    def __init__(self, size: int) -> None:
+        self._left = most_values(size)
+
+    def __call__(self, value: Any) -> object:
+        import torch
+
+        if not isinstance(value, torch.Tensor):
+            return f"object of type {type(value).__name__}"
+        if value.is_nested or value.layout != torch.strided or value.is_meta or value.is_quantized:
+            return "tensor without plain values"
+        if value.ndim > 1 or value.is_complex():
+            return f"tensor of shape {tuple(value.shape)}"
+        self._left -= value.numel()
+        if self._left < 0:
+            raise ValueError("shared values write out to too much")
+        return value.tolist()
