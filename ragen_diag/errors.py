@@ -29,6 +29,12 @@ class CheckpointError(RagenDiagError):
     """A checkpoint without weights, tokenizer or configuration, or with weights that do not fit."""
 
 
+class Interrupted(RagenDiagError):
+    """The user stopped a run whose work so far is kept."""
+
+    exit_code = 130
+
+
 class ScoringError(RagenDiagError):
     """Log-probabilities that are not finite, or nothing left to score."""
 

@@ -38,7 +38,12 @@ def make_scores(dependence: float, seed: int = 0, prompts: int = P, tokens: int 
     logp_RP[np.arange(prompts * G), own_R] += dependence * rng.uniform(0.5, 1.2, prompts * G)
     n_tokens_R = rng.poisson(tokens, prompts * G) + 1
     noise = Noise(2.1e-07, 3.8e-06, 64, 1e-5, "prefix")
-    return Scores(logp_RP, n_tokens_R, own_R, [f"r{r:06d}" for r in range(len(own_R))], noise)
+    names = [f"r{r:06d}" for r in range(len(own_R))]
+    own_logp_R = [
+        np.full(n, logp_P[own] / n)
+        for logp_P, own, n in zip(logp_RP, own_R, n_tokens_R, strict=True)
+    ]
+    return Scores(logp_RP, n_tokens_R, own_R, names, own_logp_R, noise)
 
 
 def make_groups(flat: int, seed: int = 0) -> pl.DataFrame:

@@ -62,7 +62,7 @@ def test_analyze_writes_the_out_folder_and_prints_a_verdict(
     responses = pl.read_parquet(out / "responses.parquet")
     assert responses.columns[:2] == ["response_id", "sample_id"]
     scores = pl.read_parquet(out / "scores.parquet")
-    assert scores.columns == ["response_id", "own", "n_tokens", "logp"]
+    assert scores.columns == ["response_id", "own", "n_tokens", "logp", "own_token_logp"]
     prompts = pl.read_parquet(out / "prompts.parquet")
     assert prompts["column"].to_list() == list(range(6))
     assert scores["logp"].list.len().unique().to_list() == [6]

@@ -281,7 +281,10 @@ def test_responses_are_scored_under_the_prompts_of_their_turn_alone(
     told: list[tuple[int, int]] = []
     names = [f"r{row}" for row in groups.row_R]
     scores = score(
-        policy, groups, response_ids=names, on_progress=lambda done, of: told.append((done, of))
+        policy,
+        groups,
+        response_ids=names,
+        on_progress=lambda p: told.append((p.pairs, p.pairs_in_all)),
     )
     by_hand = list(histories().values())
     for r, own in enumerate(groups.own_R):

@@ -2,7 +2,6 @@
 
 import math
 import shutil
-from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -15,134 +14,26 @@ import transformers
 from conftest import SAMPLE_RUNS
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from numpy.typing import NDArray
+from scoring_cases import GPT2, TOLERANCE, VOCAB, Policy, Rows, how, per_token, rows, tiny
 from transformers.modeling_outputs import CausalLMOutput
 
 from ragen_diag.checkpoints.load import open_checkpoint
 from ragen_diag.checkpoints.locate import locate
 from ragen_diag.errors import ResultError, ScoringError
-from ragen_diag.scoring import Noise, Scores, read_scores, score, write_scores
-from ragen_diag.scoring.batches import default_budget, equal_batches, padded_batches
-from ragen_diag.scoring.full import score_full
-from ragen_diag.scoring.naive import score_naive, score_pair
-from ragen_diag.scoring.prefix import score_prefix
-
-VOCAB = 37
-TOLERANCE = 2e-5
-"""Nats per token, in float32."""
-
-BASE = {
-    "vocab_size": VOCAB,
-    "hidden_size": 32,
-    "intermediate_size": 48,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-    "max_position_embeddings": 128,
-}
-GPT2 = {"vocab_size": VOCAB, "n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": 128}
-DYNAMIC = {"rope_type": "dynamic", "factor": 4.0}
-# name -> configuration class, its settings, the way of scoring that must be found
-MODELS: dict[str, tuple[str, dict[str, Any], str]] = {
-    "llama-gqa-tied": ("LlamaConfig", BASE | {"tie_word_embeddings": True}, "prefix"),
-    "gpt2": ("GPT2Config", GPT2 | {"bos_token_id": 0, "eos_token_id": 0}, "prefix"),
-    "qwen3": ("Qwen3Config", BASE | {"head_dim": 8}, "prefix"),
-    "gemma2-softcap": (
-        "Gemma2Config",
-        BASE
-        | {"head_dim": 8, "sliding_window": 8, "query_pre_attn_scalar": 8}
-        | {"final_logit_softcapping": 5.0, "attn_logit_softcapping": 10.0},
-        "prefix",
-    ),
-    "mistral-window": ("MistralConfig", BASE | {"sliding_window": 8}, "prefix"),
-    "granite-scaled": ("GraniteConfig", BASE | {"logits_scaling": 8.0}, "prefix"),
-    "mixtral-moe": ("MixtralConfig", BASE | {"num_local_experts": 4}, "prefix"),
-    "bloom-alibi": (
-        "BloomConfig",
-        {"vocab_size": VOCAB, "hidden_size": 32, "n_layer": 2, "n_head": 4},
-        "prefix",
-    ),
-    "mamba": (
-        "MambaConfig",
-        {"vocab_size": VOCAB, "hidden_size": 32, "state_size": 8, "num_hidden_layers": 2},
-        "full",
-    ),
-    "dynamic-rope": (
-        "LlamaConfig",
-        BASE | {"max_position_embeddings": 16, "rope_scaling": DYNAMIC},
-        "full",
-    ),
-}
-
-
-@dataclass
-class Rows:
-    """Groups, as far as scoring knows them."""
-
-    prompt_ids_P: list[list[int]]
-    opening_ids_R: list[list[int]]
-    reasoning_ids_R: list[list[int]]
-
-    @property
-    def turn_P(self) -> NDArray[np.int64]:
-        return np.zeros(len(self.prompt_ids_P), dtype=np.int64)
-
-    @property
-    def own_R(self) -> NDArray[np.int64]:
-        return np.arange(len(self.reasoning_ids_R)) % len(self.prompt_ids_P)
-
-    @property
-    def names(self) -> list[str]:
-        return [f"r{r}" for r in range(len(self.reasoning_ids_R))]
-
-    def lists(self) -> tuple[list[list[int]], list[list[int]], list[list[int]]]:
-        return self.prompt_ids_P, self.opening_ids_R, self.reasoning_ids_R
-
-    def n_tokens_R1(self) -> NDArray[np.int64]:
-        return np.array([[len(z)] for z in self.reasoning_ids_R])
-
-
-@dataclass
-class Policy:
-    model: Any
-    dtype: str = "float32"
-    device: str = "cpu"
-    vocab_size: int = VOCAB
+from ragen_diag.scoring import Noise, Progress, Scores, read_scores, score, write_scores
+from ragen_diag.scoring.batches import (
+    default_budget,
+    default_chunk,
+    equal_batches,
+    padded_batches,
+)
+from ragen_diag.scoring.columns import PATHS, score_columns
+from ragen_diag.scoring.naive import score_naive, score_pair, token_logp
 
 
 @pytest.fixture(autouse=True)
 def one_thread() -> None:
     torch.set_num_threads(1)
-
-
-def tiny(name: str, **changes: Any) -> Any:
-    """A random model; weights are enlarged so that every token depends on those before it."""
-    kind, values, _ = MODELS[name]
-    torch.manual_seed(0)
-    config = getattr(transformers, kind)(**values | changes)
-    model = transformers.AutoModelForCausalLM.from_config(config).eval()
-    with torch.no_grad():
-        for weight in model.parameters():
-            if weight.ndim > 1:
-                weight.mul_(4)
-    return model
-
-
-def rows() -> Rows:
-    """Prompts around a window of 8; rows with and without opening, of one token and of many."""
-    rng = np.random.default_rng(0)
-
-    def ids(lengths: tuple[int, ...]) -> list[list[int]]:
-        return [rng.integers(0, VOCAB, n).tolist() for n in lengths]
-
-    return Rows(
-        ids((6, 7, 8, 9, 1, 20)), ids((0, 0, 2, 3, 0, 1, 5, 0)), ids((5, 1, 12, 4, 20, 2, 9, 5))
-    )
-
-
-def per_token(first_RP: Any, second_RP: Any, cross: Rows, fewest: int = 1) -> float:
-    n_tokens_R1 = np.maximum(cross.n_tokens_R1(), fewest)
-    return float(np.max(np.abs(first_RP - second_RP) / n_tokens_R1))
 
 
 class Fixed(torch.nn.Module):
@@ -183,25 +74,10 @@ def test_batches_by_hand() -> None:
     np.testing.assert_allclose(result.logp_RP, expected_RP, atol=1e-6)
     assert result.n_tokens_R.tolist() == [2, 1]
     assert result.noise.path == "full"
-    assert (
-        result.noise.note
-        == "prefix path failed: PathUnusable: Fixed takes no cache of keys and values"
+    assert result.noise.note == (
+        "ragged path not taken: AttributeError: 'Fixed' object has no attribute"
+        " 'get_output_embeddings'; prefix path not taken: Fixed takes no cache of keys and values"
     )
-
-
-@pytest.mark.parametrize("name", MODELS)
-def test_every_architecture_equals_the_reference(name: str) -> None:
-    model, cross = tiny(name), rows()
-    reference_RP = score_naive(model, *cross.lists())
-    # Else prompts would not matter and nothing would be tested.
-    assert np.ptp(reference_RP, axis=1).min() > 1e-3
-    for batch_tokens in (None, 1, 7, 16):
-        result = score(Policy(model), cross, response_ids=cross.names, batch_tokens=batch_tokens)
-        assert per_token(result.logp_RP, reference_RP, cross) < TOLERANCE
-        assert result.noise.path == MODELS[name][2]
-        assert 0 <= result.noise.per_token <= result.noise.tolerance == TOLERANCE
-    full_RP = score_full(model, *cross.lists(), batch_tokens=64)
-    assert per_token(full_RP, reference_RP, cross) < TOLERANCE
 
 
 def test_reference_is_exact_to_float64() -> None:
@@ -217,25 +93,33 @@ def test_temperature_divides_logits_in_every_path() -> None:
     logits = model(torch.tensor([ids])).logits[0].detach().double().numpy() / 0.6
     logp = logits - np.log(np.exp(logits).sum(axis=1, keepdims=True))
     expected = sum(logp[t - 1, ids[t]] for t in range(len(ids) - 12, len(ids)))
-    for path in (score_prefix, score_full):
-        found = path(model, *cross.lists(), batch_tokens=32, temperature=0.6)[2, 0]
+    for path in PATHS:
+        found = score_columns(path, cross.pairs(), how(model, 32, 0.6), set()).logp_UP[2, 0]
         assert found == pytest.approx(expected, abs=12 * TOLERANCE)
 
 
-@pytest.mark.parametrize("name", ["llama-gqa-tied", "mistral-window", "dynamic-rope"])
-def test_a_response_leaves_nothing_behind(name: str) -> None:
-    """B after A is B alone: the prompt's cache and the model are as they were."""
-    model, cross = tiny(name), rows()
-    path = score_full if name == "dynamic-rope" else score_prefix
-    alone = path(model, cross.prompt_ids_P, [[]], [cross.reasoning_ids_R[0]], batch_tokens=5)
-    after = path(
-        model,
-        cross.prompt_ids_P,
-        [[], []],
-        [cross.reasoning_ids_R[4], cross.reasoning_ids_R[0]],
-        batch_tokens=5,
-    )
-    np.testing.assert_allclose(after[1], alone[0], rtol=0, atol=1e-6)
+@pytest.mark.parametrize("path", PATHS)
+def test_a_response_leaves_nothing_behind(path: str) -> None:
+    """B after A is B alone: keys and values of A are not B's past, and the model is as it was."""
+    model, cross = tiny("dynamic-rope" if path == "full" else "mistral-window"), rows()
+    first, second = cross.reasoning_ids_R[4], cross.reasoning_ids_R[0]
+    alone = Rows(cross.prompt_ids_P, [[]], [second]).pairs()
+    after = Rows(cross.prompt_ids_P, [[], []], [first, second]).pairs()
+    alone_UP = score_columns(path, alone, how(model, 5), set()).logp_UP
+    after_UP = score_columns(path, after, how(model, 5), set()).logp_UP
+    np.testing.assert_allclose(after_UP[1], alone_UP[0], rtol=0, atol=2e-6)
+
+
+def test_tokens_of_a_row_add_up_to_it() -> None:
+    model, cross = tiny("qwen3"), rows()
+    result = score(Policy(model), cross, response_ids=cross.names)
+    for r, own in enumerate(cross.own_R.tolist()):
+        logp_T = result.own_logp_R[r]
+        assert logp_T.sum() == pytest.approx(result.logp_RP[r, own], abs=1e-9)
+        expected_T = token_logp(
+            model, cross.prompt_ids_P[own], cross.opening_ids_R[r], cross.reasoning_ids_R[r]
+        )
+        np.testing.assert_allclose(logp_T, expected_T, atol=5e-5)
 
 
 def test_order_of_rows_and_columns_does_not_matter() -> None:
@@ -253,24 +137,27 @@ def test_equal_runs_are_bit_equal() -> None:
     assert first.noise == second.noise
 
 
-@pytest.mark.parametrize("name", ["llama-gqa-tied", "bloom-alibi"])
 @pytest.mark.parametrize("budget", [8, 16, 64])
-def test_memory_is_bounded_by_the_budget(name: str, budget: int) -> None:
+@pytest.mark.parametrize("path", PATHS)
+def test_memory_is_bounded_by_the_budget(path: str, budget: int) -> None:
     """Neither many rows nor long ones put more than the budget's logits or tokens in a pass."""
-    model, cross = tiny(name), rows()
+    model, cross = tiny("llama-gqa-tied"), rows()
     many = Rows(cross.prompt_ids_P, cross.opening_ids_R * 5, cross.reasoning_ids_R * 5)
-    logits, fed, cached = [], [], []
+    logits, fed, cached = [0], [], [0]
 
     def count(module: Any, args: Any, kwargs: Any, output: Any) -> None:
-        logits.append(output.logits.numel())
         fed.append(kwargs["input_ids"].numel())
         cache = kwargs.get("cache", kwargs.get("past_key_values"))
         cached.append(kwargs["input_ids"].shape[0] * cache.get_seq_length() if cache else 0)
 
-    model.register_forward_hook(count, with_kwargs=True)
-    score_prefix(model, *many.lists(), batch_tokens=budget)
-    assert max(logits) <= budget * VOCAB
-    assert max(fed) <= budget
+    model.base_model.register_forward_hook(count, with_kwargs=True)
+    model.register_forward_hook(lambda *call: logits.append(call[-1].logits.numel()))
+    score_columns(path, many.pairs(), how(model, budget), set())
+    longest = max(map(len, cross.prompt_ids_P)) + max(map(len, cross.reasoning_ids_R))
+    # A pair that is longer than the budget has to run whole where nothing is kept between passes.
+    most = max(budget, longest) if path == "full" else budget
+    assert max(logits) <= most * VOCAB
+    assert max(fed) <= most
     assert max(cached) <= 17 * budget + max(map(len, cross.reasoning_ids_R))
 
 
@@ -281,16 +168,17 @@ def test_equal_rows_are_scored_once() -> None:
         [*cross.opening_ids_R, cross.opening_ids_R[2], []],
         [*cross.reasoning_ids_R, cross.reasoning_ids_R[2], cross.reasoning_ids_R[2]],
     )
-    calls: list[tuple[int, int]] = []
-    result = score(
-        policy, twice, response_ids=twice.names, on_progress=lambda *call: calls.append(call)
-    )
-    assert result.logp_RP.shape == (10, 6)
-    assert result.logp_RP[8].tolist() == result.logp_RP[2].tolist()
+    calls: list[Progress] = []
+    result = score(policy, twice, response_ids=twice.names, on_progress=calls.append)
+    assert result.logp_RP.shape == (11, 6)
+    assert result.logp_RP[9].tolist() == result.logp_RP[2].tolist()
     # The same reasoning behind another opening is another row.
-    assert not np.allclose(result.logp_RP[9], result.logp_RP[2])
-    assert calls[-1] == (9 * 6, 9 * 6)
-    assert [done for done, _ in calls] == sorted({done for done, _ in calls})
+    assert not np.allclose(result.logp_RP[10], result.logp_RP[2])
+    # Equal rows sampled from different prompts have different own tokens.
+    for r in (2, 9):
+        assert result.own_logp_R[r].sum() == pytest.approx(result.logp_RP[r, r % 6], abs=1e-9)
+    assert (calls[-1].pairs, calls[-1].pairs_in_all) == (10 * 6, 10 * 6)
+    assert [call.pairs for call in calls] == [10 * n for n in range(1, 7)]
 
 
 class Poisoned(Fixed):
@@ -370,7 +258,7 @@ def test_only_tiny_models_run_in_one_thread(
 def test_half_precision_stays_within_its_tolerance() -> None:
     model, cross = tiny("llama-gqa-tied").bfloat16(), rows()
     result = score(Policy(model, dtype="bfloat16"), cross, response_ids=cross.names)
-    assert result.noise.path == "prefix"
+    assert result.noise.path == "ragged"
     assert 1e-5 < result.noise.per_token < result.noise.tolerance == 5e-2
 
 
@@ -399,6 +287,25 @@ def test_default_budget_bounds_the_logits() -> None:
         assert default_budget(vocab_size, accelerator=True) * vocab_size <= 2**29
 
 
+@pytest.mark.parametrize(
+    "shape, size, accelerator, chunk",
+    [
+        # 4 x (16 x 576 + 3 x 1536) bytes a token: 64 MiB hold more than the 512 that are of use.
+        ((576, 1536), 4, False, 512),
+        # 4 x (16 x 4096 + 3 x 11008) = 394,240 bytes: 170 tokens.
+        ((4096, 11008), 4, False, 170),
+        ((16_384, 53_248), 4, False, 128),
+        ((2048, 11_008), 2, True, 16_384),
+        ((8192, 28_672), 2, True, 9_892),
+    ],
+)
+def test_tokens_of_a_pass_by_the_models_shape(
+    shape: tuple[int, int], size: int, accelerator: bool, chunk: int
+) -> None:
+    config = transformers.LlamaConfig(hidden_size=shape[0], intermediate_size=shape[1])
+    assert default_chunk(config, size, accelerator=accelerator) == chunk
+
+
 def example_scores() -> Scores:
     noise = Noise(1e-7, 3e-6, 6, 2e-5, "prefix", None)
     return Scores(
@@ -406,6 +313,7 @@ def example_scores() -> Scores:
         np.array([3, 4]),
         np.array([0, 1]),
         ["a", "b"],
+        [np.array([-0.5, -0.25, -0.75]), np.array([-1 / 3])],
         noise,
     )
 
@@ -419,7 +327,8 @@ def test_scores_read_back_bit_for_bit(tmp_path: Path) -> None:
     assert again.response_ids == ["a", "b"] and again.noise == scores.noise
     assert [file.name for file in tmp_path.iterdir()] == ["scores.parquet"]
     table = pl.read_parquet(tmp_path / "scores.parquet")
-    assert table.columns == ["response_id", "own", "n_tokens", "logp"]
+    assert table.columns == ["response_id", "own", "n_tokens", "logp", "own_token_logp"]
+    assert [x.tolist() for x in again.own_logp_R] == [x.tolist() for x in scores.own_logp_R]
     assert table["logp"].to_list()[0] == [-1.5, -2.0]
 
 
@@ -490,7 +399,7 @@ def test_a_real_model_equals_its_reference() -> None:
     policy = Policy(model, vocab_size=model.config.vocab_size)
     for batch_tokens in (None, 32):
         result = score(policy, cross, response_ids=cross.names, batch_tokens=batch_tokens)
-        assert result.noise.path == "prefix"
+        assert result.noise.path == "ragged"
         # A single token of this model is off by up to 2e-5 in float32, in the reference too.
         assert per_token(result.logp_RP, reference_RP, cross, fewest=8) < TOLERANCE
     single = result.logp_RP[1, 1]

@@ -8,7 +8,7 @@ import typer
 
 from ragen_diag.cli import reading
 from ragen_diag.cli.streams import data_on_stdout, write_json
-from ragen_diag.errors import UsageError
+from ragen_diag.errors import Interrupted, UsageError
 from ragen_diag.settings import Compat, DtypeChoice, ReasoningTags, Scope, Settings
 
 _MODEL = "Model"
@@ -222,22 +222,33 @@ def _run(
     quiet: bool,
 ) -> None:
     # Imported here so that --help and --version need neither torch nor matplotlib.
-    from ragen_diag.cli.progress import Progress
+    from ragen_diag.cli.progress import ProgressBar
     from ragen_diag.pipeline import analyze as run
-    from ragen_diag.report.folder import check_folder, default_folder, write_folder
+    from ragen_diag.report.folder import UNFINISHED, check_folder, default_folder, write_folder
     from ragen_diag.report.terminal import print_verdict
     from ragen_diag.result import CheckpointInput, DumpInput, read_result
 
-    class Run(Progress):
+    class Run(ProgressBar):
         folder = Path()
 
         def inputs(self, dump: DumpInput, checkpoint: CheckpointInput | None) -> None:
             self.folder = out or default_folder(dump, checkpoint)
             check_folder(self.folder, dump, checkpoint, force=force)
 
+        def unfinished(self) -> Path:
+            return self.folder / UNFINISHED
+
     reference = read_result(baseline) if baseline is not None else None
     with Run(quiet=quiet) as progress:
-        product = run(dump, ckpt, settings=settings, baseline=reference, observer=progress)
+        try:
+            product = run(dump, ckpt, settings=settings, baseline=reference, observer=progress)
+        except KeyboardInterrupt as stop:
+            kept = progress.folder / UNFINISHED
+            if not kept.exists():
+                raise
+            raise Interrupted(
+                f"interrupted; what was scored is kept in {kept}: the same command goes on there"
+            ) from stop
     write_folder(product, progress.folder, force=force, plot_format=plot_format)
     with data_on_stdout():
         if json:

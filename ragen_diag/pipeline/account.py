@@ -47,9 +47,13 @@ def counts(step: Step, modelled: Modelled | None, prompts: int) -> Counts:
     )
 
 
-def run_record(seconds: float) -> dict[str, JsonValue]:
-    """When and with what a result was made: the one part that differs between equal inputs."""
+def run_record(seconds: float, modelled: Modelled | None) -> dict[str, JsonValue]:
+    """When, with what and at what cost a result was made: the one part that differs between equal
+    inputs."""
+    work = None if modelled is None or modelled.scores is None else modelled.scores.work
     return {
+        "fed_tokens": None if work is None else work.fed_tokens,
+        "resumed_pairs": None if work is None else work.resumed_pairs,
         "finished_at": datetime.now(UTC).isoformat(timespec="seconds"),
         "seconds": round(seconds, 3),
         "python": platform.python_version(),
@@ -103,10 +107,10 @@ def _spans(step: Step) -> Spans:
 def _scoring(modelled: Modelled, settings: Settings) -> Scoring | None:
     if modelled.scores is None:
         return None
-    noise = modelled.scores.noise
+    noise, work = modelled.scores.noise, modelled.scores.work
     return Scoring(
         path=noise.path,
-        batch_tokens=modelled.batch_tokens,
+        batch_tokens=0 if work is None else work.batch_tokens,
         temperature=settings.temperature,
         noise_per_token=noise.per_token,
         noise_per_response=noise.per_response,

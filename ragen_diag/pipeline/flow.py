@@ -187,8 +187,7 @@ def _score(
     step: Step, checkpoint: "Checkpoint", settings: Settings, observer: Observer
 ) -> Modelled:
     """Score every response under every prompt, and measure."""
-    from ragen_diag.scoring import score
-    from ragen_diag.scoring.batches import default_budget
+    from ragen_diag.scoring import Resume, score
 
     groups = make_groups(
         step.table,
@@ -200,17 +199,17 @@ def _score(
         max_length=checkpoint.max_length,
     )
     _require_scorable(step, groups)
-    accelerator = not checkpoint.device.startswith("cpu")
-    budget = settings.batch_tokens or default_budget(checkpoint.vocab_size, accelerator=accelerator)
+    unfinished = observer.unfinished()
     scores = measured = None
     if len(groups.row_R):
         scores = score(
             checkpoint,
             groups,
             response_ids=[response_id(int(row)) for row in groups.row_R],
-            batch_tokens=budget,
+            batch_tokens=settings.batch_tokens,
             temperature=settings.temperature,
-            on_progress=observer.pairs,
+            on_progress=observer.scored,
+            resume=None if unfinished is None else Resume(unfinished, checkpoint.fingerprint),
         )
         measured = scored_metrics(step, groups, scores, settings)
     return Modelled(
@@ -218,7 +217,6 @@ def _score(
         groups=groups,
         scores=scores,
         measured=measured,
-        batch_tokens=budget,
     )
 
 
@@ -272,7 +270,7 @@ def _judge(
             baseline=reference,
         ),
         findings=findings,
-        run=account.run_record(time.monotonic() - started),
+        run=account.run_record(time.monotonic() - started, modelled),
     )
     scored = modelled.measured.rows if modelled is not None and modelled.measured else None
     excluded = {} if modelled is None else modelled.groups.excluded

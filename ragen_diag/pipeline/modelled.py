@@ -23,4 +23,3 @@ class Modelled:
     groups: Groups
     scores: Scores | None
     measured: Scored | None
-    batch_tokens: int

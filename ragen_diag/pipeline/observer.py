@@ -1,8 +1,10 @@
 """Who is told what happens during an analysis, and may stop it. Knows no terminal."""
 
+from pathlib import Path
 from typing import Protocol
 
 from ragen_diag.result import CheckpointInput, DumpInput
+from ragen_diag.scoring import Progress
 
 
 class Observer(Protocol):
@@ -14,8 +16,11 @@ class Observer(Protocol):
     def inputs(self, dump: DumpInput, checkpoint: CheckpointInput | None) -> None:
         """What is analysed is known, and nothing expensive has begun; may raise to stop it."""
 
-    def pairs(self, done: int, total: int) -> None:
-        """(response, prompt) pairs scored so far."""
+    def unfinished(self) -> Path | None:
+        """Where scores may be kept until all are there, so that a stopped run can go on."""
+
+    def scored(self, progress: Progress) -> None:
+        """How far the scoring is."""
 
 
 class Silent:
@@ -27,5 +32,9 @@ class Silent:
     def inputs(self, dump: DumpInput, checkpoint: CheckpointInput | None) -> None:
         """Nothing."""
 
-    def pairs(self, done: int, total: int) -> None:
+    def unfinished(self) -> Path | None:
+        """Nowhere."""
+        return None
+
+    def scored(self, progress: Progress) -> None:
         """Nothing."""

@@ -7,6 +7,7 @@ beside the target and moved file by file at the end, `result.json` last.
 
 import os
 import re
+import shutil
 import signal
 import tempfile
 import threading
@@ -35,6 +36,8 @@ FILES = (
 )
 """Every name that this package may write in an out folder, in the order of moving."""
 
+UNFINISHED = "unfinished"
+"""Folder in an out folder for what a stopped run had done; gone once the results are there."""
 
 _STEP = re.compile(r"(.*step|completions?|rollouts?)?[_-]?\d+", re.IGNORECASE)
 
@@ -86,7 +89,9 @@ def write_folder(
         with _made(home), tempfile.TemporaryDirectory(prefix=".ragen-diag-", dir=home) as drafts:
             _render(product, Path(drafts), plot_format)
             with _uninterrupted():
-                return _move(Path(drafts), out_dir)
+                moved = _move(Path(drafts), out_dir)
+                shutil.rmtree(out_dir / UNFINISHED, ignore_errors=True)
+                return moved
     except OSError as error:
         raise UsageError(f"{out_dir}: cannot be written ({error.strerror or error})") from error
 

@@ -4,18 +4,24 @@ RAGEN-2 (arXiv 2604.06268), Sec. 2.3. Knows nothing of files, rewards or regimes
 package imports no torch; `score` does.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ragen_diag.errors import ScoringError
-from ragen_diag.scoring.batches import default_budget
+from ragen_diag.scoring.journal import Journal, Resume
 from ragen_diag.scoring.pairs import Block, Crossing, blocks
-from ragen_diag.scoring.scores import Noise, Scores, read_scores, worst, write_scores
+from ragen_diag.scoring.scores import Noise, Scores, Work, read_scores, worst, write_scores
 
-__all__ = ["Noise", "Scores", "read_scores", "score", "write_scores"]
+if TYPE_CHECKING:
+    from ragen_diag.scoring.choice import Chosen
+    from ragen_diag.scoring.columns import How, Step
+
+__all__ = ["Noise", "Progress", "Resume", "Scores", "Work", "read_scores", "score", "write_scores"]
 
 
 class Policy(Protocol):
@@ -31,6 +37,17 @@ class Policy(Protocol):
     def vocab_size(self) -> int: ...
 
 
+@dataclass(frozen=True)
+class Progress:
+    """Pairs of distinct rows, and tokens of rows fed for them: scored, in all, and how many of the
+    scored ones an earlier run that was stopped had done already."""
+
+    pairs: int
+    pairs_in_all: int
+    tokens: int
+    resumed_pairs: int
+
+
 def score(
     checkpoint: Policy,
     groups: Crossing,
@@ -38,60 +55,113 @@ def score(
     response_ids: Sequence[str],
     batch_tokens: int | None = None,
     temperature: float = 1.0,
-    on_progress: Callable[[int, int], None] | None = None,
+    on_progress: Callable[[Progress], None] | None = None,
+    resume: Resume | None = None,
 ) -> Scores:
     """log p(Z_r given prompt p and the row's opening) for rows r and the columns p of their turn.
 
     In nats; -inf for columns of other turns. `response_ids` names the rows of `groups` in their
-    order. `batch_tokens` bounds the padded tokens of one forward pass (None: a fixed function of
-    the vocabulary); it changes scores by rounding only. `temperature` divides the logits before
-    the softmax. Equal rows of a turn are scored once. `on_progress(done, total)` counts pairs of
-    distinct rows.
+    order. `batch_tokens` bounds the tokens of one forward pass (None: a fixed function of the
+    model's shape); it changes scores by rounding only. `temperature` divides the logits before
+    the softmax. Equal rows of a turn are scored once. With `resume` finished columns are kept in
+    its folder and are not scored again; the folder is the caller's to remove.
 
     Raises:
         ScoringError: nothing to score, ids that the model doesn't have, scores that are not
-            finite even one by one, or no way of scoring that agrees with the reference.
+            finite even one by one, or no way of scoring that agrees with the model's own forward.
+        UsageError: `resume` names a folder that can't be written.
     """
+    from ragen_diag.scoring.columns import How
     from ragen_diag.scoring.threads import fitting_threads
 
     _check(checkpoint, groups, response_ids)
-    if batch_tokens is None:
-        batch_tokens = default_budget(
-            checkpoint.vocab_size, accelerator=not checkpoint.device.startswith("cpu")
-        )
+    how = How(
+        model=checkpoint.model,
+        dtype=checkpoint.dtype,
+        vocab_size=checkpoint.vocab_size,
+        accelerator=not checkpoint.device.startswith("cpu"),
+        batch_tokens=batch_tokens,
+        temperature=temperature,
+    )
     apart = blocks(groups)
-    how: dict[str, Any] = {"temperature": temperature, "batch_tokens": batch_tokens}
-    how["advance"] = _counter(on_progress, sum(block.pairs.size for block in apart))
+    journal = None if resume is None else Journal(resume, _inputs(apart, how))
+    advance = _counter(on_progress, sum(block.pairs.size for block in apart))
     logp_RP = np.full((len(groups.reasoning_ids_R), len(groups.prompt_ids_P)), -np.inf)
-    noises = []
+    own_logp: dict[int, NDArray[np.float64]] = {}
+    noises, work = [], Work(0, 0, 0)
     with fitting_threads(checkpoint.model):
-        for block in apart:
-            logp_NP, noise = _score_block(checkpoint, block, response_ids, how)
-            logp_RP[np.ix_(block.row_N, block.column_P)] = logp_NP
-            noises.append(noise)
+        for number, block in enumerate(apart):
+            chosen = _score_block(block, groups, how, response_ids, journal, str(number), advance)
+            columns = chosen.columns
+            logp_RP[np.ix_(block.row_N, block.column_P)] = columns.logp_UP[block.place_N]
+            for r, pair in zip(block.row_N.tolist(), _own_pairs(block, groups), strict=True):
+                own_logp[r] = columns.tokens[pair]
+            noises.append(chosen.noise)
+            work += columns.work
     return Scores(
         logp_RP=logp_RP,
         n_tokens_R=np.array([len(z) for z in groups.reasoning_ids_R], dtype=np.int64),
         own_R=np.asarray(groups.own_R, dtype=np.int64),
         response_ids=list(response_ids),
+        own_logp_R=[own_logp[r] for r in range(len(response_ids))],
         noise=worst(noises),
+        work=work,
     )
 
 
 def _score_block(
-    checkpoint: Policy, block: Block, response_ids: Sequence[str], how: Mapping[str, Any]
-) -> tuple[NDArray[np.float64], Noise]:
-    """(rows, columns) of the block; which way of scoring is right is found out for each anew, as
-    that depends on lengths."""
-    from ragen_diag.scoring.paths import make_probe, score_pairs
+    block: Block,
+    groups: Crossing,
+    how: "How",
+    response_ids: Sequence[str],
+    journal: Journal | None,
+    label: str,
+    advance: "Callable[[Step], None]",
+) -> "Chosen":
+    """Which way of scoring is right is found out for each block anew, as it depends on lengths."""
+    from ragen_diag.scoring.choice import score_block
+    from ragen_diag.scoring.probe import make_probe
 
-    model, pairs = checkpoint.model, block.pairs
     names_U = [response_ids[r] for r in block.first_U]
-    probe = make_probe(model, pairs, temperature=how["temperature"], dtype=checkpoint.dtype)
-    _require_finite(probe.logp_NN, [names_U[u] for u in probe.row_N])
-    logp_UP, noise = score_pairs(model, pairs, probe, **how)
-    _require_finite(logp_UP, names_U)
-    return logp_UP[block.place_N], noise
+    probe = make_probe(
+        how.model,
+        block.pairs,
+        temperature=how.temperature,
+        dtype=how.dtype,
+        vocab_size=how.vocab_size,
+    )
+    for (r, _), logp_T in probe.logp.items():
+        _require_finite(logp_T[None], [names_U[r]])
+    chosen = score_block(
+        block.pairs,
+        probe,
+        how,
+        set(_own_pairs(block, groups)),
+        journal=journal,
+        label=label,
+        advance=advance,
+    )
+    _require_finite(chosen.columns.logp_UP, names_U)
+    return chosen
+
+
+def _own_pairs(block: Block, groups: Crossing) -> list[tuple[int, int]]:
+    """Each row of the block as its distinct row and the column it was sampled from, both within
+    the block."""
+    column = {int(p): place for place, p in enumerate(block.column_P)}
+    own_N = [column[int(p)] for p in groups.own_R[block.row_N]]
+    return list(zip(block.place_N.tolist(), own_N, strict=True))
+
+
+def _inputs(apart: Sequence[Block], how: "How") -> bytes:
+    """What the scores depend on, besides the model's weights."""
+    import torch
+    import transformers
+
+    pairs = [(b.pairs.prompt_ids_P, b.pairs.opening_ids_R, b.pairs.reasoning_ids_R) for b in apart]
+    settings = [how.dtype, str(how.model.device), how.batch_tokens, how.temperature]
+    versions = [torch.__version__, transformers.__version__, torch.get_num_threads()]
+    return json.dumps([pairs, settings, versions]).encode()
 
 
 def _check(checkpoint: Policy, groups: Crossing, response_ids: Sequence[str]) -> None:
@@ -138,13 +208,20 @@ def _require_finite(logp_NP: NDArray[np.float64], names_N: Sequence[str]) -> Non
         )
 
 
-def _counter(on_progress: Callable[[int, int], None] | None, total: int) -> Callable[[int], None]:
-    done = 0
+def _counter(
+    on_progress: Callable[[Progress], None] | None, total: int
+) -> "Callable[[Step], None]":
+    done = Progress(0, total, 0, 0)
 
-    def advance(pairs: int) -> None:
+    def advance(step: "Step") -> None:
         nonlocal done
-        done += pairs
+        done = Progress(
+            done.pairs + step.pairs,
+            total,
+            done.tokens + step.tokens,
+            done.resumed_pairs + (step.pairs if step.resumed else 0),
+        )
         if on_progress is not None:
-            on_progress(done, total)
+            on_progress(done)
 
     return advance

@@ -4,6 +4,8 @@ Never of free memory or of time, so that two runs on two machines form the same 
 numpy; knows no model.
 """
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -11,6 +13,12 @@ CPU_LOGITS = 2**25
 """Logits in one forward pass on a CPU: 128 MiB in float32."""
 ACCELERATOR_LOGITS = 2**29
 """The same on an accelerator: 2 GiB in float32."""
+CPU_ACTIVATIONS = 2**26
+"""Bytes that the tokens of one pass may take between two layers, on a CPU."""
+ACCELERATOR_ACTIVATIONS = 2**32
+FEWEST_CHUNK, CPU_CHUNK, ACCELERATOR_CHUNK = 128, 512, 16384
+"""Bounds of the tokens of an unpadded pass: products of fewer rows are slower, and more rows than
+the last two bring nothing."""
 CPU_TOKENS, ACCELERATOR_TOKENS = 1024, 16384
 """Above these a matrix product gets no faster, and activations fall out of the CPU's cache."""
 MIN_TOKENS = 64
@@ -29,6 +37,23 @@ def default_budget(vocab_size: int, *, accelerator: bool) -> int:
         (ACCELERATOR_LOGITS, ACCELERATOR_TOKENS) if accelerator else (CPU_LOGITS, CPU_TOKENS)
     )
     return min(most, max(MIN_TOKENS, logits // vocab_size))
+
+
+def default_chunk(config: Any, bytes_per_number: int, *, accelerator: bool) -> int:
+    """Tokens in one pass without padding, for a model of this shape.
+
+    Counts what a layer holds per token: residual, norms, queries, keys, values, the inner states.
+    """
+    hidden = int(getattr(config, "hidden_size", None) or 1024)
+    inner = getattr(config, "intermediate_size", None)
+    inner = inner if isinstance(inner, int) else 4 * hidden
+    per_token = bytes_per_number * (8 * hidden + 3 * inner + 8 * hidden)
+    room, most = (
+        (ACCELERATOR_ACTIVATIONS, ACCELERATOR_CHUNK)
+        if accelerator
+        else (CPU_ACTIVATIONS, CPU_CHUNK)
+    )
+    return min(most, max(FEWEST_CHUNK, room // per_token))
 
 
 def padded_batches(

@@ -5,7 +5,8 @@ or an alibi bias sees what it sees when a pair runs alone. Several times slower 
 """
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 import numpy as np
@@ -14,38 +15,49 @@ from numpy.typing import NDArray
 
 from ragen_diag.scoring.batches import equal_batches
 from ragen_diag.scoring.naive import forget_lengths
-from ragen_diag.scoring.prefix import masked_sum, padded, target_logp
+from ragen_diag.scoring.pairs import Pairs
+from ragen_diag.scoring.prefix import fill, padded, target_logp
 
 
-def score_full(
-    model: Any,
-    prompt_ids_P: Sequence[Sequence[int]],
-    opening_ids_R: Sequence[Sequence[int]],
-    reasoning_ids_R: Sequence[Sequence[int]],
-    *,
-    batch_tokens: int,
-    temperature: float = 1.0,
-    advance: Callable[[int], None] = lambda pairs: None,
-) -> NDArray[np.float64]:
-    """Every row under every prompt, (R, P) nats; equal to `score_naive` up to rounding.
+class Full:
+    """Columns of pairs, one at a time.
 
-    The budget counts prompt and response; a pair that is longer runs alone.
+    `batch_tokens` counts prompt and response; a pair that is longer runs alone.
     """
-    rows_R = [[*o, *z] for o, z in zip(opening_ids_R, reasoning_ids_R, strict=True)]
-    opening_R = np.array([len(o) for o in opening_ids_R], dtype=np.int64)
-    length_R = np.array([len(row) for row in rows_R], dtype=np.int64)
-    takes_keep = "logits_to_keep" in inspect.signature(model.forward).parameters
-    logp_RP = np.full((len(rows_R), len(prompt_ids_P)), np.nan)
-    with torch.inference_mode():
-        for p, prompt_ids in enumerate(prompt_ids_P):
-            for rows_B in equal_batches(length_R + len(prompt_ids), batch_tokens):
-                ids_BS = padded([rows_R[r] for r in rows_B]).to(model.device)
-                fed_BT = padded([[*prompt_ids, *rows_R[r][:-1]] for r in rows_B]).to(model.device)
-                keep = ids_BS.shape[1]
-                forget_lengths(model)
-                kwargs = {"logits_to_keep": keep} if takes_keep else {}
-                logits_BTV = model(input_ids=fed_BT, use_cache=False, **kwargs).logits[:, -keep:]
-                logp_BS = target_logp(logits_BTV, ids_BS, temperature)
-                logp_RP[rows_B, p] = masked_sum(logp_BS, opening_R[rows_B], length_R[rows_B])
-                advance(len(rows_B))
-    return logp_RP
+
+    name = "full"
+
+    def __init__(
+        self, model: Any, pairs: Pairs, *, batch_tokens: int, temperature: float = 1.0
+    ) -> None:
+        self._model, self._pairs = model, pairs
+        self._budget, self._temperature = batch_tokens, temperature
+        self._takes_keep = "logits_to_keep" in inspect.signature(model.forward).parameters
+        self.order: Sequence[int] = range(len(pairs.prompt_ids_P))
+        self.tokens = int(pairs.stop_R.sum())
+        self.fed_tokens = self.head_rows = 0
+
+    def session(self) -> AbstractContextManager[None]:
+        """What columns must be asked for within."""
+        return torch.inference_mode()
+
+    def column(self, p: int) -> NDArray[np.float64]:
+        """Log-probability of every scored token under prompt p, rows after one another, in nats."""
+        pairs = self._pairs
+        prompt_ids = pairs.prompt_ids_P[p]
+        column_T = np.full(pairs.edge_R[-1], np.nan)
+        for rows_B in equal_batches(pairs.stop_R + len(prompt_ids), self._budget):
+            ids_BS = padded([pairs.rows_R[r] for r in rows_B]).to(self._model.device)
+            fed_BT = padded([[*prompt_ids, *pairs.rows_R[r][:-1]] for r in rows_B])
+            # As few logits as the scored tokens of these rows need.
+            first = int(pairs.first_R[rows_B].min())
+            keep = ids_BS.shape[1] - first
+            forget_lengths(self._model)
+            kwargs = {"logits_to_keep": keep} if self._takes_keep else {}
+            fed_BT = fed_BT.to(self._model.device)
+            logits_BTV = self._model(input_ids=fed_BT, use_cache=False, **kwargs).logits[:, -keep:]
+            logp_BS = target_logp(logits_BTV, ids_BS[:, first:], self._temperature)
+            fill(column_T, pairs, rows_B, logp_BS, first)
+            self.fed_tokens += fed_BT.numel()
+            self.head_rows += logits_BTV.shape[0] * logits_BTV.shape[1]
+        return column_T

@@ -5,6 +5,7 @@ Token ids alone; knows no model and imports no torch.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Protocol
 
 import numpy as np
@@ -47,6 +48,27 @@ class Pairs:
         """Number of pairs."""
         return len(self.prompt_ids_P) * len(self.reasoning_ids_R)
 
+    @cached_property
+    def rows_R(self) -> list[list[int]]:
+        """What stands behind the prompt: opening and reasoning."""
+        both = zip(self.opening_ids_R, self.reasoning_ids_R, strict=True)
+        return [[*opening, *reasoning] for opening, reasoning in both]
+
+    @cached_property
+    def first_R(self) -> NDArray[np.int64]:
+        """Place of the first scored token in each row; the row's last one is scored too."""
+        return np.array([len(opening) for opening in self.opening_ids_R], dtype=np.int64)
+
+    @cached_property
+    def stop_R(self) -> NDArray[np.int64]:
+        """Length of each row."""
+        return np.array([len(row) for row in self.rows_R], dtype=np.int64)
+
+    @cached_property
+    def edge_R(self) -> NDArray[np.int64]:
+        """(R + 1,) the scored tokens of row r are `edge_R[r]` to `edge_R[r + 1]` of a column."""
+        return np.concatenate([[0], np.cumsum(self.stop_R - self.first_R)])
+
 
 @dataclass(frozen=True)
 class Block:
@@ -61,6 +83,16 @@ class Block:
     place_N: NDArray[np.int64]
     first_U: NDArray[np.int64]
     pairs: Pairs
+
+
+def row_pieces(pairs: Pairs, tokens: int) -> list[NDArray[np.int64]]:
+    """Rows in pieces of about `tokens` tokens, neighbours by their ids, so that what rows begin
+    with in common is mostly in one piece. Every row is in exactly one."""
+    order_R = np.array(sorted(range(len(pairs.rows_R)), key=pairs.rows_R.__getitem__))
+    ends = np.cumsum(pairs.stop_R[order_R])
+    count = max(1, int(ends[-1]) // tokens)
+    cuts = np.searchsorted(ends, [ends[-1] * k / count for k in range(1, count)])
+    return [np.sort(piece) for piece in np.split(order_R, cuts) if len(piece)]
 
 
 def blocks(groups: Crossing) -> list[Block]:

@@ -1,4 +1,4 @@
-"""The fast path: each prompt runs once, and its cache is copied for every batch of responses.
+"""The middle path: each prompt runs once, and its cache is copied for every batch of responses.
 
 Uses the model's own cache object through the public interface, so it is right for whatever
 attention the model has, as long as the cache can be copied. Where it can't (recurrent layers,
@@ -7,7 +7,8 @@ rotary bases that depend on the length) the scores are silently wrong: the calle
 
 import copy
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,48 +17,58 @@ import torch
 from numpy.typing import NDArray
 
 from ragen_diag.scoring.batches import CACHE_TOKENS_PER_BUDGET, padded_batches
+from ragen_diag.scoring.pairs import Pairs
+from ragen_diag.scoring.unusable import PathUnusable
 
 
-class PathUnusable(Exception):
-    """This way of scoring can't be taken with this model; another one can."""
-
-
-def score_prefix(
-    model: Any,
-    prompt_ids_P: Sequence[Sequence[int]],
-    opening_ids_R: Sequence[Sequence[int]],
-    reasoning_ids_R: Sequence[Sequence[int]],
-    *,
-    batch_tokens: int,
-    temperature: float = 1.0,
-    advance: Callable[[int], None] = lambda pairs: None,
-) -> NDArray[np.float64]:
-    """Every row under every prompt, (R, P) nats; equal to `score_naive` up to rounding.
+class Prefix:
+    """Columns of pairs, one at a time.
 
     A batch is the same rows under every prompt, so that rounding which depends on the batch's
-    shape cancels between the columns of a row. No more than `batch_tokens` tokens, hence
+    shape cancels between the columns of a row. No more than `batch_tokens` padded tokens, hence
     `batch_tokens` x vocabulary logits, are alive at a time, whatever R and P.
 
     Raises:
         PathUnusable: the model takes or gives no cache that can be copied.
     """
-    rows_R = [[*o, *z] for o, z in zip(opening_ids_R, reasoning_ids_R, strict=True)]
-    opening_R = np.array([len(o) for o in opening_ids_R], dtype=np.int64)
-    length_R = np.array([len(row) for row in rows_R], dtype=np.int64)
-    longest_prompt = max(map(len, prompt_ids_P))
-    max_rows = max(1, CACHE_TOKENS_PER_BUDGET * batch_tokens // longest_prompt)
-    plan = padded_batches(length_R, batch_tokens, max_rows=max_rows)
-    reader = Reader(model, batch_tokens, temperature)
-    logp_RP = np.full((len(rows_R), len(prompt_ids_P)), np.nan)
-    with torch.inference_mode():
-        for p, prompt_ids in enumerate(prompt_ids_P):
-            prompt = reader.read_prompt(prompt_ids)
-            for rows_B in plan:
-                ids_BS = padded([rows_R[r] for r in rows_B])
-                logp_BS = reader.read_rows(prompt, ids_BS)
-                logp_RP[rows_B, p] = masked_sum(logp_BS, opening_R[rows_B], length_R[rows_B])
-                advance(len(rows_B))
-    return logp_RP
+
+    name = "prefix"
+
+    def __init__(
+        self, model: Any, pairs: Pairs, *, batch_tokens: int, temperature: float = 1.0
+    ) -> None:
+        self._pairs = pairs
+        longest = max(map(len, pairs.prompt_ids_P))
+        max_rows = max(1, CACHE_TOKENS_PER_BUDGET * batch_tokens // longest)
+        self._plan = padded_batches(pairs.stop_R, batch_tokens, max_rows=max_rows)
+        self._reader = Reader(model, batch_tokens, temperature)
+        self.order: Sequence[int] = range(len(pairs.prompt_ids_P))
+        self.tokens = int(pairs.stop_R.sum())
+
+    def session(self) -> AbstractContextManager[None]:
+        """What columns must be asked for within."""
+        return torch.inference_mode()
+
+    def column(self, p: int) -> NDArray[np.float64]:
+        """Log-probability of every scored token under prompt p, rows after one another, in nats."""
+        column_T = np.full(self._pairs.edge_R[-1], np.nan)
+        prompt = self._reader.read_prompt(self._pairs.prompt_ids_P[p])
+        for rows_B in self._plan:
+            logp_BS = self._reader.read_rows(
+                prompt, padded([self._pairs.rows_R[r] for r in rows_B])
+            )
+            fill(column_T, self._pairs, rows_B, logp_BS)
+        return column_T
+
+    @property
+    def fed_tokens(self) -> int:
+        """Tokens that went through the model, padding included."""
+        return self._reader.fed_tokens
+
+    @property
+    def head_rows(self) -> int:
+        """Hidden states that became logits."""
+        return self._reader.head_rows
 
 
 @dataclass(frozen=True)
@@ -83,6 +94,7 @@ class Reader:
         self.cache_name = names[0]
         self.takes_positions = "position_ids" in declared
         self.last_only = {"logits_to_keep": 1} if "logits_to_keep" in declared else {}
+        self.fed_tokens = self.head_rows = 0
 
     def read_prompt(self, prompt_ids: Sequence[int]) -> Prompt:
         """Run a prompt of at least one token."""
@@ -124,6 +136,8 @@ class Reader:
             ).unsqueeze(0)
         kwargs[self.cache_name] = cache
         output = self.model(input_ids=ids_BT, use_cache=True, **kwargs)
+        self.fed_tokens += ids_BT.numel()
+        self.head_rows += output.logits.shape[0] * output.logits.shape[1]
         return output.logits, output.get(self.cache_name)
 
 
@@ -147,12 +161,15 @@ def target_logp(
     return target_BT1.squeeze(2) - logits_BTV.logsumexp(2)
 
 
-def masked_sum(
-    logp_BS: torch.Tensor, first_B: NDArray[np.int64], stop_B: NDArray[np.int64]
-) -> NDArray[np.float64]:
-    """Sum of positions first <= s < stop of every row, in float64."""
-    logp = logp_BS.cpu().double().numpy()
-    s_S = np.arange(logp.shape[1])
-    scored_BS = (s_S >= first_B[:, None]) & (s_S < stop_B[:, None])
-    total_B: NDArray[np.float64] = np.where(scored_BS, logp, 0.0).sum(axis=1)
-    return total_B
+def fill(
+    column_T: NDArray[np.float64],
+    pairs: Pairs,
+    rows_B: NDArray[np.int64],
+    logp_BS: torch.Tensor,
+    first: int = 0,
+) -> None:
+    """Put the scored tokens of some rows, whose places from `first` on are given, in a column."""
+    values_BS = logp_BS.cpu().double().numpy()
+    for r, values_S in zip(rows_B, values_BS, strict=True):
+        scored = values_S[pairs.first_R[r] - first : pairs.stop_R[r] - first]
+        column_T[pairs.edge_R[r] : pairs.edge_R[r + 1]] = scored

@@ -26,6 +26,7 @@ SCHEMA: Mapping[str, pl.DataType | type[pl.DataType]] = {
     "own": pl.Int64,
     "n_tokens": pl.Int64,
     "logp": pl.List(pl.Float64),
+    "own_token_logp": pl.List(pl.Float64),
 }
 
 
@@ -34,7 +35,7 @@ class Noise:
     """How far equal pairs came apart when they were scored in different ways.
 
     Largest absolute difference over `pairs` pairs, between the one-by-one reference, the chosen
-    `path` ("prefix" or "full") in small batches and the same path in the real batches.
+    `path` ("ragged", "prefix" or "full") with a pair alone and the same path in the run's batches.
     """
 
     per_token: float
@@ -67,6 +68,28 @@ def worst(noises: Sequence[Noise]) -> Noise:
 
 
 @dataclass(frozen=True)
+class Work:
+    """What the scores cost, in numbers that do not depend on the machine's speed."""
+
+    batch_tokens: int
+    """Largest number of tokens in one pass."""
+    fed_tokens: int
+    """Tokens that went through the model in this run, the probe left out."""
+    head_rows: int
+    """Hidden states that became logits."""
+    resumed_pairs: int = 0
+    """Pairs of distinct rows that an earlier run that was stopped had scored."""
+
+    def __add__(self, other: "Work") -> "Work":
+        return Work(
+            max(self.batch_tokens, other.batch_tokens),
+            self.fed_tokens + other.fed_tokens,
+            self.head_rows + other.head_rows,
+            self.resumed_pairs + other.resumed_pairs,
+        )
+
+
+@dataclass(frozen=True)
 class Scores:
     """The matrix L of RAGEN-2 (arXiv 2604.06268, Sec. 2.3) for one step.
 
@@ -79,7 +102,11 @@ class Scores:
     n_tokens_R: NDArray[np.int64]
     own_R: NDArray[np.int64]
     response_ids: list[str]
+    own_logp_R: list[NDArray[np.float64]]
+    """Each row's tokens of Z under the row's own prompt: log p of each in nats, (T_r,)."""
     noise: Noise
+    work: Work | None = None
+    """None for scores that were read back."""
 
 
 def write_scores(scores: Scores, path: str | Path) -> None:
@@ -93,6 +120,7 @@ def write_scores(scores: Scores, path: str | Path) -> None:
         "own": scores.own_R,
         "n_tokens": scores.n_tokens_R,
         "logp": [[None if x == -np.inf else x for x in row] for row in scores.logp_RP.tolist()],
+        "own_token_logp": [logp_T.tolist() for logp_T in scores.own_logp_R],
     }
     partial = path.with_name(path.name + ".partial")
     pl.DataFrame(columns, schema=SCHEMA).write_parquet(
@@ -123,6 +151,7 @@ def read_scores(path: str | Path) -> Scores:
         n_tokens_R=table["n_tokens"].to_numpy().copy(),
         own_R=table["own"].to_numpy().copy(),
         response_ids=table["response_id"].to_list(),
+        own_logp_R=[np.array(logp) for logp in table["own_token_logp"].to_list()],
         noise=Noise(**_mapping(noise)),
     )
 
