@@ -3,36 +3,26 @@
 Everything is token ids from here on. Knows a tokenizer, no model, no rewards and no metrics.
 """
 
-import json
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from ragen_diag.encoding import TokenChecks, check_tokens, encode_rows, opening_of, placeholders
+from ragen_diag.prompts.prompt import Prompt
+from ragen_diag.settings import PromptFormat
 from ragen_diag.spans import Span, SpanStatus, Tags
-from ragen_diag.tokens import (
-    Pieces,
-    Prompt,
-    Tokenizer,
-    behind_opening,
-    cut_response_ids,
-    encode_prompt,
-    encode_response_pieces,
-    prompt_of_messages,
-    split_prompt_ids,
-)
+from ragen_diag.tokens import Pieces, Tokenizer
 
 _REASONS = {
     SpanStatus.MISSING: "no_reasoning_span",
     SpanStatus.EMPTY: "empty_reasoning",
     SpanStatus.UNCLOSED: "unclosed_reasoning",
 }
-_NEEDED = ("prompt", "messages", "response", "prompt_ids", "response_ids", "rollout_logprobs")
 
 
 @dataclass(frozen=True)
@@ -58,16 +48,30 @@ class Groups:
     """Z, at least one token."""
     own_R: NDArray[np.int64]
     row_R: NDArray[np.int64]
-    rollout_logp_R: NDArray[np.float64]
-    """Log-probs of the dump summed over Z, nats; NaN without them or if their number differs."""
+    rollout_logp_R: list[NDArray[np.float64] | None]
+    """Log-probs of the dump for the tokens of Z, nats, (T_r,) each, NaN where one is not known;
+    None for a row without any, or with another number of them than of tokens."""
+    logprobs_lacking: Mapping[str, int]
+    """Scored rows by what of these they lack: "no_logprobs", "length_differs",
+    "undefined_tokens"."""
     column_of_row: NDArray[np.int64]
     """(rows of the table,) column of every row, scored or not; -1 if its prompt is no column."""
     excluded: dict[int, str]
     """Table row -> why it is not scored."""
-    from_ids: int
-    """Scored rows whose ids came from the dump."""
-    retokenised: int
-    """Scored rows that were encoded from text."""
+    form_R: list[str]
+    """What the prompt of each scored row was taken from: see `EncodedRows.forms_N`."""
+    checks: TokenChecks
+    """Of the scored rows."""
+
+    @property
+    def from_ids(self) -> int:
+        """Scored rows whose ids came from the dump."""
+        return self.form_R.count("ids")
+
+    @property
+    def retokenised(self) -> int:
+        """Scored rows that were encoded from text."""
+        return len(self.form_R) - self.from_ids
 
 
 def make_groups(
@@ -79,6 +83,7 @@ def make_groups(
     limit: int | None = None,
     seed: int = 0,
     max_length: int | None = None,
+    prompt_format: PromptFormat = "auto",
 ) -> Groups:
     """Encodes and cuts all rows, and keeps those that can be scored under all their candidates.
 
@@ -89,16 +94,18 @@ def make_groups(
     cut. `limit` columns are drawn without replacement by `seed`; the other prompts' rows are
     "not_sampled". Where there are several turns, a prompt that is left alone in its turn has
     nothing to be told from: its rows are a "lone_turn". Further reasons: "no_prompt";
+    "vision_placeholder", where prompt or response hold a mark that stands for an image or a sound;
     "null_response" and "empty_response", where there is no text (or white space alone) in which to
     look for a span; "no_reasoning_span", "empty_reasoning", "unclosed_reasoning". Every table row
     is scored or excluded. R may be 0.
 
     Raises:
-        DumpError: a prompt is given as messages that the tokenizer cannot render.
+        DumpError: a prompt cannot be brought into the format asked for.
     """
-    prompts = _prompts(table, tags, tokenizer)
-    pieces, with_ids = _pieces(table, spans, prompts, tokenizer)
-    excluded = _unscorable(prompts, pieces, _blank(table["response"], with_ids))
+    encoded = encode_rows(table, spans, tags, tokenizer, prompt_format)
+    prompts, pieces = encoded.prompts_N, encoded.pieces_N
+    excluded = _unscorable(prompts, pieces, _blank(table["response"], encoded.forms_N))
+    excluded |= dict.fromkeys(placeholders(table, encoded), "vision_placeholder")
     turns = table["turn"].fill_null(0).to_list()
     if max_length is not None:
         _exclude_long(prompts, pieces, turns, max_length, excluded)
@@ -111,85 +118,30 @@ def make_groups(
     kept = _scored(keys, excluded)
     columns = {key: column for column, key in enumerate(kept)}
     column_of_row = [columns.get(key, -1) for key in keys]
-    from_ids = sum(with_ids[row] for row in rows)
+    rollout_logp_R, lacking = _rollout_logp(table["rollout_logprobs"], pieces, rows)
     return Groups(
         prompt_ids_P=[distinct[key][1].ids for key in kept],
         turn_P=np.array([distinct[key][0] for key in kept], dtype=np.int64),
         prompts_P=[distinct[key][1].text for key in kept],
-        opening_ids_R=[_opening(prompts[row], pieces[row]) for row in rows],
+        opening_ids_R=[opening_of(prompts[row], pieces[row]) for row in rows],
         reasoning_ids_R=[pieces[row].reasoning_ids for row in rows],
         own_R=np.array([column_of_row[row] for row in rows], dtype=np.int64),
         row_R=np.array(rows, dtype=np.int64),
-        rollout_logp_R=_rollout_logp(table["rollout_logprobs"], pieces, rows),
+        rollout_logp_R=rollout_logp_R,
+        logprobs_lacking=lacking,
         column_of_row=np.array(column_of_row, dtype=np.int64),
         excluded=dict(sorted(excluded.items())),
-        from_ids=from_ids,
-        retokenised=len(rows) - from_ids,
+        form_R=[encoded.forms_N[row] for row in rows],
+        checks=check_tokens(table, encoded, rows, tokenizer),
     )
 
 
-def _prompts(table: pl.DataFrame, tags: Tags | None, tokenizer: Tokenizer) -> list[Prompt | None]:
-    """Each row's prompt, encoded once per distinct value; None for rows without one."""
-    known: dict[tuple[str, object], Prompt | None] = {}
-    prompts: list[Prompt | None] = []
-    for row in table.select(_NEEDED).iter_rows(named=True):
-        key = _prompt_key(row)
-        if key not in known:
-            known[key] = _prompt(row, tags, tokenizer)
-        prompts.append(known[key])
-    return prompts
-
-
-def _prompt_key(row: Mapping[str, Any]) -> tuple[str, object]:
-    if _has_ids(row):
-        return "ids", tuple(row["prompt_ids"])
-    if row["prompt"] is not None:
-        return "text", row["prompt"]
-    return "messages", json.dumps(row["messages"])
-
-
-def _prompt(row: Mapping[str, Any], tags: Tags | None, tokenizer: Tokenizer) -> Prompt | None:
-    if _has_ids(row):
-        return split_prompt_ids(tokenizer, row["prompt_ids"], tags)
-    if row["prompt"] is not None:
-        prompt = encode_prompt(tokenizer, row["prompt"], tags)
-    elif row["messages"]:
-        prompt = prompt_of_messages(tokenizer, row["messages"], tags)
-    else:
-        return None
-    return prompt if prompt.ids or prompt.opening_ids else None
-
-
-def _pieces(
-    table: pl.DataFrame,
-    spans: Sequence[Span],
-    prompts: Sequence[Prompt | None],
-    tokenizer: Tokenizer,
-) -> tuple[list[Pieces], list[bool]]:
-    """Each row's response as cut ids, and whether the ids are the dump's own."""
-    rows = table.select(_NEEDED)
-    with_ids = [_has_ids(row) for row in rows.iter_rows(named=True)]
-    texts = [i for i, has_ids in enumerate(with_ids) if not has_ids]
-    responses = table["response"].fill_null("").to_list()
-    told = [behind_opening(responses[i], spans[i], prompts[i]) for i in texts]
-    encoded = encode_response_pieces(tokenizer, [text for text, _ in told], [s for _, s in told])
-    pieces = [
-        cut_response_ids(tokenizer, ids, span) if has_ids else next(encoded)
-        for ids, has_ids, span in zip(rows["response_ids"].to_list(), with_ids, spans, strict=True)
-    ]
-    return pieces, with_ids
-
-
-def _has_ids(row: Mapping[str, Any]) -> bool:
-    return bool(row["prompt_ids"]) and bool(row["response_ids"])
-
-
-def _blank(responses: pl.Series, with_ids: Sequence[bool]) -> dict[int, str]:
+def _blank(responses: pl.Series, forms: Sequence[str]) -> dict[int, str]:
     """Rows without any response, and why: nothing there says how the policy reasons."""
     return {
         row: "null_response" if text is None else "empty_response"
-        for row, (text, has_ids) in enumerate(zip(responses, with_ids, strict=True))
-        if not has_ids and not (text or "").strip()
+        for row, (text, form) in enumerate(zip(responses, forms, strict=True))
+        if form != "ids" and not (text or "").strip()
     }
 
 
@@ -221,7 +173,7 @@ def _exclude_long(
     sizes: dict[int, dict[int, tuple[int, int]]] = {}
     for row, (prompt, piece) in enumerate(zip(prompts, pieces, strict=True)):
         if prompt is not None and row not in excluded:
-            rest = len(_opening(prompt, piece)) + len(piece.reasoning_ids)
+            rest = len(opening_of(prompt, piece)) + len(piece.reasoning_ids)
             sizes.setdefault(turns[row], {})[row] = len(prompt.ids), rest
     for size in sizes.values():
         prompt_N, rest_N = np.array(list(size.values())).T
@@ -282,18 +234,20 @@ def _exclude_unsampled(
             excluded[row] = "not_sampled"
 
 
-def _opening(prompt: Prompt | None, piece: Pieces) -> list[int]:
-    return ([] if prompt is None else prompt.opening_ids) + piece.opening_ids
-
-
 def _rollout_logp(
     logprobs: pl.Series, pieces: Sequence[Pieces], rows: Sequence[int]
-) -> NDArray[np.float64]:
-    sums = np.full(len(rows), np.nan)
-    given = logprobs.gather(list(rows)).to_list()
-    for i, (row, values) in enumerate(zip(rows, given, strict=True)):
+) -> tuple[list[NDArray[np.float64] | None], dict[str, int]]:
+    """The dump's log-probs of the tokens of Z, and how many rows lack what, by reason."""
+    found: list[NDArray[np.float64] | None] = []
+    lacking: Counter[str] = Counter()
+    for row, values in zip(rows, logprobs.gather(list(rows)).to_list(), strict=True):
         piece = pieces[row]
-        if values is not None and len(values) == len(piece.ids):
-            total = sum(math.nan if v is None else v for v in values[piece.start : piece.stop])
-            sums[i] = total if math.isfinite(total) else math.nan
-    return sums
+        if not values or len(values) != len(piece.ids):
+            lacking["length_differs" if values else "no_logprobs"] += 1
+            found.append(None)
+            continue
+        of_reasoning = values[piece.start : piece.stop]
+        logp_T = np.array([math.nan if v is None else v for v in of_reasoning], dtype=np.float64)
+        lacking["undefined_tokens"] += bool(np.isnan(logp_T).any())
+        found.append(logp_T)
+    return found, {reason: n for reason, n in sorted(lacking.items()) if n}

@@ -72,6 +72,22 @@ class Spans(_Part):
     counts: Mapping[str, int] = Field(description="responses by state of their reasoning span")
 
 
+class PromptFormats(_Part):
+    """A few rows scored with their prompts in several formats."""
+
+    used: str
+    rows: int
+    logp_per_token: Mapping[str, float] = Field(
+        description="mean over rows of log p(Z|X) / length by format, nats/token"
+    )
+    best: str
+    gain: float = Field(description="the best format's minus the used one's, nats/token")
+    standard_error: float | None = Field(description="of the gain, over rows")
+    look_stripped: int = Field(
+        description="rows whose prompt is a chat of the template without its special tokens"
+    )
+
+
 class Scoring(_Part):
     """How the cross-scores were computed, and how far they can be trusted."""
 
@@ -84,6 +100,24 @@ class Scoring(_Part):
     from_ids: int = Field(description="rows whose token ids came from the dump")
     retokenised: int = Field(description="rows whose text was encoded again")
     note: str | None = None
+    prompt_forms: Mapping[str, int] = Field(
+        default={}, description="scored rows by what their prompt was taken from"
+    )
+    prompt_formats: PromptFormats | None = Field(
+        default=None, description="null where the format of the prompts is not in doubt"
+    )
+    against_template: Mapping[str, int] = Field(
+        default={},
+        description="rows with messages and a prompt, by what differs under the chat template",
+    )
+    round_trips: int = Field(
+        default=0, description="rows from_ids whose response decoding and encoding gives back"
+    )
+    replacements: int = Field(default=0, description="rows with U+FFFD in the response")
+    double_bos: int = Field(default=0, description="rows whose prompt begins with the BOS twice")
+    logprobs_lacking: Mapping[str, int] = Field(
+        default={}, description="rows by what they lack of the dump's log-probabilities"
+    )
 
 
 class Inputs(_Part):

@@ -11,6 +11,7 @@ from typing import Any, Literal
 DtypeChoice = Literal["auto", "float32", "bfloat16", "float16"]
 Compat = Literal["none", "ragen"]
 ReasoningTags = tuple[str, str] | Literal["auto", "none"]
+PromptFormat = Literal["auto", "raw", "rendered", "messages", "stripped"]
 Reduce = Literal["sum", "last", "mean"]
 DuplicateSteps = Literal["error", "first", "last", "merge"]
 
@@ -90,6 +91,9 @@ class Settings:
     """Turns of the trajectories that are scored and measured."""
     reasoning_tags: ReasoningTags = "auto"
     """Open and close tag of the reasoning span; "none" scores the whole response."""
+    prompt_format: PromptFormat = "auto"
+    """How prompts that are no ids become some: "raw" and "rendered" text, "messages" through the
+    chat template, or text "stripped" of its special tokens, which is read as messages again."""
     limit: int | None = None
     """Largest number of distinct prompts; a seeded subset is drawn when there are more."""
     revision: str | None = None

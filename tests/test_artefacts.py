@@ -12,7 +12,7 @@ from ragen_diag.judging.findings import ARTEFACTS, Finding
 from ragen_diag.judging.regimes import judge
 from ragen_diag.judging.remarks import find_remarks
 from ragen_diag.judging.remarks.inputs import ATTENTION
-from ragen_diag.metrics.agreement import rollout_gap, top_two_margin
+from ragen_diag.metrics.agreement import RolloutGap, rollout_gap, top_two_margin
 from ragen_diag.metrics.answers import AnswerSummary
 from ragen_diag.metrics.components import component_ranges
 from ragen_diag.metrics.garble import disorder, mixed_script_share
@@ -34,7 +34,6 @@ HEALTHY = {
     "top1_share": 0.02,
     "truncated_share": 0.0,
     "repetition": 0.02,
-    "rollout_logprob_gap": 0.001,
 }
 SCORING = ScoringEvidence(
     scored_rows=128,
@@ -45,6 +44,17 @@ SCORING = ScoringEvidence(
     rows_within_noise=0.0,
     checkpoint_step=40,
 )
+
+
+def _gap(bias: float) -> RolloutGap:
+    """Ours and the dump's differ by the same on each of 100 tokens."""
+    return rollout_gap([np.full(100, -1.0 + bias)], [np.full(100, -1.0)])
+
+
+def _mismatched(bias: float, noise: float = 1e-5) -> ScoringEvidence:
+    return replace(SCORING, gap=_gap(bias), noise_per_token=noise)
+
+
 REWARD = reward_signal(RewardRows(reward_N=np.array([0.0, 1, 0, 1]), group_N=list("aabb")))
 
 
@@ -85,8 +95,8 @@ CASES = [
     (_evidence(disorder=0.9), "garbled_text", "void"),
     # Without a checkpoint the texts alone can show it.
     (_evidence(None, dict.fromkeys(UNITS), disorder=0.98), "garbled_text", "void"),
-    (_evidence(metrics={"rollout_logprob_gap": -0.21}), "scorer_mismatch", "void"),
-    (_evidence(metrics={"rollout_logprob_gap": -0.03}), "scorer_mismatch", "warning"),
+    (_evidence(_mismatched(-0.21)), "scorer_mismatch", "void"),
+    (_evidence(_mismatched(-0.03)), "scorer_mismatch", "warning"),
     # The cut is 0.25 log 32 = 0.866, and a mean over 128 rows has 1/11.3 of a row's noise.
     (
         _evidence(replace(SCORING, noise_per_response=0.5), {"mi_seq_estimate": 0.9}),
@@ -120,10 +130,11 @@ ABSENT = [
     # Four words in use: a choice between them is no word salad, however even.
     _evidence(replace(SCORING, used_vocabulary=4), {"conditional_entropy_est": 1.38}),
     # A gap within the noise of the scorer is none.
-    _evidence(replace(SCORING, noise_per_token=0.05), {"rollout_logprob_gap": 0.04}),
+    _evidence(_mismatched(0.04, noise=0.05)),
+    _evidence(_mismatched(0.001)),
     # A constant text ties everywhere, at any noise: too small a noise to mention.
     _evidence(replace(SCORING, rows_within_noise=1.0)),
-    _evidence(metrics={"rollout_logprob_gap": None, "mi_seq_estimate": None}),
+    _evidence(replace(SCORING, gap=rollout_gap([], [])), {"mi_seq_estimate": None}),
     # Two languages, terms of one in the other; arithmetic compresses to two thirds.
     _evidence(mixed_scripts=0.24, script_mix=0.4, disorder=0.8),
 ]
@@ -136,12 +147,11 @@ def test_no_artefact(evidence: BatchEvidence) -> None:
 
 def test_artefacts_come_in_the_order_of_the_method() -> None:
     worst = _evidence(
-        replace(SCORING, prompts=2, noise_per_response=90.0),
+        replace(_mismatched(3.0), prompts=2, noise_per_response=90.0),
         {
             "valid_thinking_rate": 0.1,
             "truncated_share": 0.9,
             "repetition": 0.9,
-            "rollout_logprob_gap": 3.0,
         },
         replacement_share=0.2,
     )
@@ -377,17 +387,6 @@ def test_unknown_steps_are_named() -> None:
     both = _evidence(replace(SCORING, checkpoint_step=None), dump_step=None)
     messages = {found.code: found.message for found in find_remarks(both)}
     assert messages["step_unknown"] == "The step of the dump and the checkpoint is unknown."
-
-
-def test_rollout_gap_is_robust_to_single_tokens() -> None:
-    # 99 rows off by 0.1 nats over 10 tokens, one row off by 50; two rows without log-probs.
-    matched_R = np.full(102, -20.0)
-    dumped_R = np.array([-20.1] * 99 + [-70.0, np.nan, np.nan])
-    gap = rollout_gap(matched_R, dumped_R, np.full(102, 10))
-    assert (gap.median.value, gap.median.n) == (pytest.approx(0.01), 100)
-    assert gap.p99_absolute == pytest.approx(0.01 + 0.01 * (5.0 - 0.01))
-    none = rollout_gap(matched_R, np.full(102, np.nan), np.full(102, 10))
-    assert none.median.value is None and none.p99_absolute is None
 
 
 def test_top_two_margin() -> None:

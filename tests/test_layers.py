@@ -21,6 +21,8 @@ ORDER = [
     "spans",
     "answers",
     "tokens",
+    "prompts",
+    "encoding",
     "groups",
     "checkpoints",
     "scoring",

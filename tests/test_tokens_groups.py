@@ -6,25 +6,21 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, processors, trainers
-from transformers import PreTrainedTokenizerFast
+from transformers import BatchEncoding, PreTrainedTokenizerFast
 
 from ragen_diag.errors import DumpError
 from ragen_diag.groups import Groups, make_groups
 from ragen_diag.pipeline.step import with_texts_of_ids
+from ragen_diag.prompts.prompt import Prompt, is_rendered, split_prompt_ids
+from ragen_diag.prompts.prompt import encode_prompt as encode_text
+from ragen_diag.prompts.rendering import render_messages
 from ragen_diag.rollouts import SCHEMA
 from ragen_diag.spans import SpanStatus, Tags, choose_tags, find_span, find_spans
-from ragen_diag.tokens import (
-    Pieces,
-    cut_response_ids,
-    decode,
-    encode_prompt,
-    encode_response_pieces,
-    render_messages,
-    split_prompt_ids,
-)
+from ragen_diag.tokens import Pieces, cut_response_ids, decode, encode_response_pieces
 
 THINK = Tags("<think>", "</think>")
 WORDS = ["<unk>", "<s>", "</s>", "<|user|>", "<think>", "</think>", *"abcdefgh"]
@@ -93,6 +89,10 @@ class SlowTokenizer:
 # Prompts
 
 
+def encode_prompt(tokenizer: Any, text: str, tags: Tags | None) -> Prompt:
+    return encode_text(tokenizer, text, tags, rendered=is_rendered(tokenizer, text))
+
+
 @pytest.mark.parametrize("template", ["<s> $A", "<s> $A </s>"])
 def test_every_prompt_has_one_bos_and_no_added_eos(template: str) -> None:
     tokenizer = word_tokenizer(template)
@@ -145,15 +145,29 @@ def test_messages_are_rendered_flat() -> None:
         render_messages(tokenizer, messages)
 
 
-@pytest.mark.parametrize("shape", ["batch", "mapping"])
-def test_older_answers_of_the_chat_template(shape: str) -> None:
-    class Older(SlowTokenizer):
+SHAPES: dict[str, Any] = {
+    "list": [1, 2],
+    "batch of one": [[1, 2]],
+    "dict": {"input_ids": [1, 2], "attention_mask": [1, 1]},
+    "BatchEncoding": BatchEncoding({"input_ids": [1, 2], "attention_mask": [1, 1]}),
+    "BatchEncoding, batch of one": BatchEncoding({"input_ids": [[1, 2]]}),
+    "tensor": torch.tensor([1, 2]),
+    "tensor, batch of one": BatchEncoding({"input_ids": torch.tensor([[1, 2]])}),
+    "list of tensors": [torch.tensor([1, 2])],
+    "array": np.array([[1, 2]], dtype=np.int32),
+}
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_every_shape_that_a_chat_template_answers_in(shape: str) -> None:
+    class Version(SlowTokenizer):
         chat_template = "x"
 
         def apply_chat_template(self, conversation: Any, **options: Any) -> Any:
-            return [[1, 2]] if shape == "batch" else {"input_ids": [1, 2]}
+            assert options["return_dict"] is False
+            return SHAPES[shape]
 
-    assert render_messages(Older(), [{"role": "user", "content": "a"}]) == [1, 2]
+    assert render_messages(Version(), [{"role": "user", "content": "a"}]) == [1, 2]
 
 
 # Responses
@@ -274,7 +288,8 @@ def test_columns_are_distinct_prompts_sorted_by_their_ids() -> None:
         6: "no_prompt",
     }
     assert (made.from_ids, made.retokenised) == (0, 3)
-    assert np.isnan(made.rollout_logp_R).all()
+    assert made.rollout_logp_R == [None] * 3
+    assert made.logprobs_lacking == {"no_logprobs": 3}
 
 
 def test_ids_of_the_dump_come_first() -> None:
@@ -298,8 +313,13 @@ def test_ids_of_the_dump_come_first() -> None:
     assert made.own_R.tolist() == [0, 1, 0, 0, 0, 0]
     assert made.opening_ids_R[:2] == [ids("<think>")] * 2
     assert made.reasoning_ids_R[:3] == [ids("a b"), ids("a"), ids("b")]
-    expected = [-5.0, np.nan, -1.0, np.nan, np.nan, np.nan]
-    np.testing.assert_array_equal(made.rollout_logp_R, expected)
+    told = [None if logp is None else logp.tolist() for logp in made.rollout_logp_R]
+    # Nothing is padded: a row with another number of values than of tokens has none.
+    assert [told[i] for i in (0, 1, 2, 3, 4)] == [[-2.0, -3.0], None, [-1.0], None, None]
+    assert np.isnan(told[5]).tolist() == [True]
+    lacking = {"length_differs": 2, "no_logprobs": 1, "undefined_tokens": 1}
+    assert made.logprobs_lacking == lacking
+    assert made.form_R == ["ids", "ids", "raw", "raw", "raw", "raw"]
     assert (made.from_ids, made.retokenised) == (2, 4)
     # Without ids of its prompt the row's text counts, and that has no tags.
     assert made.excluded == {6: "no_reasoning_span"}
@@ -388,5 +408,14 @@ def test_limit_draws_prompts_by_seed_and_keeps_their_order() -> None:
 def test_nothing_to_score_is_no_error() -> None:
     made = groups([{"prompt": "a", "response": ""}])
     assert made.prompt_ids_P == []
-    assert made.own_R.shape == made.row_R.shape == made.rollout_logp_R.shape == (0,)
+    assert made.own_R.shape == made.row_R.shape == (0,)
+    assert made.rollout_logp_R == made.form_R == []
     assert made.column_of_row.tolist() == [-1]
+
+
+def test_no_token_is_no_score_and_special_tokens_are_tokens() -> None:
+    rows = [{"prompt": "a", "response": text} for text in ("", "</s>", "b", "<think> </think>")]
+    made = groups(rows[:3])
+    assert made.excluded == {0: "empty_response"}
+    assert made.reasoning_ids_R == [ids("</s>"), ids("b")]
+    assert groups(rows[3:]).excluded == {0: "empty_reasoning"}

@@ -9,7 +9,7 @@ import typer
 from ragen_diag.cli import reading
 from ragen_diag.cli.streams import data_on_stdout, write_json
 from ragen_diag.errors import Interrupted, UsageError
-from ragen_diag.settings import Compat, DtypeChoice, ReasoningTags, Scope, Settings
+from ragen_diag.settings import Compat, DtypeChoice, PromptFormat, ReasoningTags, Scope, Settings
 
 _MODEL = "Model"
 _OUTPUT = "Output"
@@ -48,6 +48,15 @@ def analyze(
             " whole response."
         ),
     ] = "auto",
+    prompt_format: Annotated[
+        PromptFormat,
+        typer.Option(
+            metavar="FORMAT",
+            help="How prompts without token ids are taken: auto, raw or rendered text, messages"
+            " through the chat template, or stripped (text that lost its special tokens). Ids of"
+            " the dump come first in any case.",
+        ),
+    ] = _DEFAULTS.prompt_format,
     limit: Annotated[
         int | None,
         typer.Option(min=2, help="Use at most N distinct prompts, drawn by --seed."),
@@ -183,6 +192,7 @@ def analyze(
         ),
         scope=_parse_scope(scope),
         reasoning_tags=_parse_tags(reasoning_tags),
+        prompt_format=prompt_format,
         limit=limit,
         revision=revision,
         tokenizer=tokenizer,

@@ -11,6 +11,7 @@ from dataclasses import replace
 from ragen_diag.judging import thresholds as cuts
 from ragen_diag.judging.evidence import BatchEvidence
 from ragen_diag.judging.findings import Finding
+from ragen_diag.judging.mismatch import scorer_mismatch
 from ragen_diag.judging.thresholds import threshold
 from ragen_diag.metrics.information import UNITS
 from ragen_diag.metrics.metric import Metric
@@ -195,31 +196,6 @@ def _no_language(evidence: BatchEvidence) -> list[str]:
     return reasons
 
 
-def _scorer_mismatch(evidence: BatchEvidence) -> Finding | None:
-    gap = evidence.value("rollout_logprob_gap")
-    scoring = evidence.scoring
-    if gap is None or scoring is None:
-        return None
-    if abs(gap) <= max(cuts.MISMATCH_WARNING, scoring.noise_per_token):
-        return None
-    return Finding(
-        code="scorer_mismatch",
-        severity="void" if abs(gap) > cuts.MISMATCH_VOID else "warning",
-        message=(
-            f"The scorer's log-probabilities differ from the dump's by {gap:+.3g} nats/token"
-            f" (median), beyond a noise of {scoring.noise_per_token:.2g}."
-        ),
-        evidence={
-            "median_gap": gap,
-            "p99_absolute_gap": scoring.rollout_gap_p99,
-            "noise_per_token": scoring.noise_per_token,
-            "retokenised_rows": scoring.retokenised,
-            "threshold_warning": cuts.MISMATCH_WARNING,
-            "threshold_void": cuts.MISMATCH_VOID,
-        },
-    )
-
-
 def _numeric_noise(evidence: BatchEvidence) -> Finding | None:
     scoring = evidence.scoring
     if scoring is None:
@@ -265,6 +241,6 @@ _RULES: tuple[Callable[[BatchEvidence], Finding | None], ...] = (
     _truncated,
     _degenerate_repetition,
     _garbled_text,
-    _scorer_mismatch,
+    scorer_mismatch,
     _numeric_noise,
 )

@@ -6,11 +6,13 @@ Filled by the pipeline from what the stages returned. Knows no thresholds.
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from ragen_diag.metrics.agreement import RolloutGap
 from ragen_diag.metrics.answers import AnswerSummary
 from ragen_diag.metrics.components import Component
 from ragen_diag.metrics.metric import Metric
 from ragen_diag.metrics.phantom import PhantomVariance
 from ragen_diag.metrics.reward import RewardSignal
+from ragen_diag.metrics.trials import FormatTrial, TemperatureTrial
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,6 +21,9 @@ class ScoringEvidence:
 
     `prompts` counts the columns that own a scored row. `rows_within_noise` is the share of rows
     whose two best columns differ by less than `noise_per_response`; None with one column.
+    `largest_response` names the response of the gap's largest token. `prompt_forms` counts rows by
+    `groups.Groups.form_R`; `logprobs_lacking` and `double_bos` are those of `Groups`,
+    `against_template` that of `encoding`; the trials are None where there was nothing to try.
     """
 
     scored_rows: int
@@ -27,8 +32,15 @@ class ScoringEvidence:
     noise_per_token: float
     noise_per_response: float
     rows_within_noise: float | None = None
-    rollout_gap_p99: float | None = None
+    gap: RolloutGap | None = None
+    largest_response: str = ""
     retokenised: int = 0
+    prompt_forms: Mapping[str, int] = field(default_factory=dict)
+    logprobs_lacking: Mapping[str, int] = field(default_factory=dict)
+    double_bos: int = 0
+    against_template: Mapping[str, int] = field(default_factory=dict)
+    formats: FormatTrial | None = None
+    temperatures: TemperatureTrial | None = None
     checkpoint_step: int | None = None
     prompts_before_limit: int | None = None
     compat: str = "none"

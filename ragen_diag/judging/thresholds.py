@@ -163,8 +163,14 @@ DISORDER = 0.9
 has under 0.75 in Latin, Cyrillic, Greek, Chinese, Japanese and Korean script, random characters
 have 0.97 and more."""
 MISMATCH_VOID = 0.2
-MISMATCH_WARNING = 0.02
-"""Above, on |median gap to the dump's log-probs| in nats/token: scorer_mismatch; ours."""
+MISMATCH_BIAS = 0.02
+MISMATCH_SPREAD = 0.05
+"""Above, on the gap to the dump's log-probs in nats/token: scorer_mismatch; ours. Its mean beyond
+0.02 or the mean of its size beyond 0.05 is a warning, either beyond 0.2 voids. Engines that compute
+in bfloat16 are 0.01 to 0.03 off, to both sides."""
+TEMPERATURE_FITS = 0.5
+"""At or below, on the gap's size at the best temperature over that at the one used: it is said at
+which temperature the dump's log-probs seem to be; ours."""
 NOISE_ROWS = 0.1
 NOISE_FLOOR = 0.01
 """More than this share of rows with a top-two margin under a noise above this many nats/response:
@@ -201,6 +207,16 @@ REWARD_SATURATED = 0.95
 SHARING_PROMPTS = 0.9
 """At or above, on the share of responses that earn the batch's best and of prompts with one
 commonest answer: answers_independent_of_prompt; ours."""
+FORMAT_GAIN = 0.05
+FORMAT_ERRORS = 2.0
+"""At or above both, on what another format of the prompts gains in nats/token, the second in
+standard errors of the gain: prompt_format is a warning; ours."""
+FILTERED_TOKENS = 0.01
+"""At or above, on the share of tokens with a dumped log-prob of exactly 0 where ours is not near 0:
+filtered_logprobs; ours."""
+TOP_CARRIES = 0.5
+"""At or above, on what the 0.1 % of tokens with the largest gaps have of all gaps, if any is
+extreme: extreme_logprob_gaps; ours."""
 EXCLUDED_SHARE = 0.2
 """At or above, on the share of rows not scored: rows_excluded is a warning; ours."""
 COMPONENT_SATURATED = 0.95

@@ -11,9 +11,18 @@ from typing import TYPE_CHECKING
 
 from pydantic import JsonValue
 
+from ragen_diag.metrics.trials import FormatTrial
 from ragen_diag.pipeline.modelled import Modelled
 from ragen_diag.pipeline.step import Step
-from ragen_diag.result import CheckpointInput, Counts, DumpInput, Inputs, Scoring, Spans
+from ragen_diag.result import (
+    CheckpointInput,
+    Counts,
+    DumpInput,
+    Inputs,
+    PromptFormats,
+    Scoring,
+    Spans,
+)
 from ragen_diag.rollouts import Rollouts
 from ragen_diag.settings import Settings
 from ragen_diag.spans import Prefill, SpanStatus
@@ -108,6 +117,7 @@ def _scoring(modelled: Modelled, settings: Settings) -> Scoring | None:
     if modelled.scores is None:
         return None
     noise, work = modelled.scores.noise, modelled.scores.work
+    groups = modelled.groups
     return Scoring(
         path=noise.path,
         batch_tokens=0 if work is None else work.batch_tokens,
@@ -115,7 +125,28 @@ def _scoring(modelled: Modelled, settings: Settings) -> Scoring | None:
         noise_per_token=noise.per_token,
         noise_per_response=noise.per_response,
         probe_pairs=noise.pairs,
-        from_ids=modelled.groups.from_ids,
-        retokenised=modelled.groups.retokenised,
+        from_ids=groups.from_ids,
+        retokenised=groups.retokenised,
         note=noise.note,
+        prompt_forms=dict(sorted(Counter(groups.form_R).items())),
+        prompt_formats=_formats(modelled.formats),
+        against_template=modelled.against_template,
+        round_trips=groups.checks.round_trips,
+        replacements=groups.checks.replacements,
+        double_bos=groups.checks.double_bos,
+        logprobs_lacking=groups.logprobs_lacking,
+    )
+
+
+def _formats(trial: FormatTrial | None) -> PromptFormats | None:
+    if trial is None:
+        return None
+    return PromptFormats(
+        used=trial.used,
+        rows=trial.rows,
+        logp_per_token=trial.logp,
+        best=trial.best,
+        gain=trial.gain,
+        standard_error=trial.error,
+        look_stripped=trial.looks_stripped,
     )

@@ -19,6 +19,7 @@ def baseline_metrics(
     compat: str,
     tags: tuple[str | None, str | None],
     scope: str,
+    prompt_format: str = "auto",
 ) -> Mapping[str, Metric]:
     """The baseline's metrics, if they were measured in the same way.
 
@@ -27,7 +28,7 @@ def baseline_metrics(
 
     Raises:
         ResultError: the baseline was not scored by a checkpoint, or under another temperature,
-            formula, reasoning span or scope of turns.
+            formula, prompt format, reasoning span or scope of turns.
     """
     known = [baseline.metrics[name] for name in OF_BASELINE if name in baseline.metrics]
     if not known:
@@ -39,6 +40,7 @@ def baseline_metrics(
     ours: dict[str, object] = {
         "temperature": temperature,
         "compat": compat,
+        "prompt format": prompt_format,
         "reasoning tags": tags,
         "scope": scope,
     }
@@ -46,6 +48,7 @@ def baseline_metrics(
     theirs = {
         "temperature": settings.get("temperature"),
         "compat": settings.get("compat"),
+        "prompt format": settings.get("prompt_format", "auto"),
         "reasoning tags": (spans.open, spans.close),
         "scope": settings.get("scope", "first_turn"),
     }

@@ -18,6 +18,7 @@ from ragen_diag.checkpoints.layouts import inspect
 from ragen_diag.checkpoints.locate import Located, locate
 from ragen_diag.dumps import read_dump
 from ragen_diag.dumps.files import is_remote
+from ragen_diag.encoding import against_template
 from ragen_diag.errors import DumpError, UsageError
 from ragen_diag.groups import Groups, make_groups
 from ragen_diag.judging.artefacts import find_artefacts, usable
@@ -40,6 +41,7 @@ from ragen_diag.pipeline.step import (
     with_texts_of_ids,
 )
 from ragen_diag.pipeline.tables import group_table, prompt_table, response_id, response_table
+from ragen_diag.pipeline.trials import with_trials
 from ragen_diag.report.product import Product
 from ragen_diag.result import Result
 from ragen_diag.rollouts import Rollouts, listing
@@ -197,6 +199,7 @@ def _score(
         limit=settings.limit,
         seed=settings.seed,
         max_length=checkpoint.max_length,
+        prompt_format=settings.prompt_format,
     )
     _require_scorable(step, groups)
     unfinished = observer.unfinished()
@@ -212,12 +215,14 @@ def _score(
             resume=None if unfinished is None else Resume(unfinished, checkpoint.fingerprint),
         )
         measured = scored_metrics(step, groups, scores, settings)
-    return Modelled(
+    modelled = Modelled(
         checkpoint=checkpoint,
         groups=groups,
         scores=scores,
         measured=measured,
+        against_template=against_template(step.table, checkpoint.tokenizer),
     )
+    return with_trials(step, modelled, settings)
 
 
 def _require_scorable(step: Step, groups: Groups) -> None:
@@ -250,6 +255,7 @@ def _judge(
             baseline,
             temperature=settings.temperature,
             compat=settings.compat,
+            prompt_format=settings.prompt_format,
             tags=(None, None) if tags is None else (tags.open, tags.close),
             scope=str(settings.scope),
         )

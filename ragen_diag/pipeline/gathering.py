@@ -9,8 +9,9 @@ from dataclasses import replace
 
 import numpy as np
 
+from ragen_diag.groups import Groups
 from ragen_diag.judging.evidence import BatchEvidence, ScoringEvidence
-from ragen_diag.metrics.agreement import top_two_margin
+from ragen_diag.metrics.agreement import RolloutGap, top_two_margin
 from ragen_diag.metrics.answers import answer_summary
 from ragen_diag.metrics.components import component_ranges, variance_kept
 from ragen_diag.metrics.garble import (
@@ -27,6 +28,7 @@ from ragen_diag.metrics.text import used_vocabulary
 from ragen_diag.pipeline.measurements import nothing_scored, step_metrics
 from ragen_diag.pipeline.modelled import Modelled
 from ragen_diag.pipeline.step import Step, distinct_prompts
+from ragen_diag.pipeline.tables import response_id
 from ragen_diag.pipeline.versions import policy_versions
 from ragen_diag.rollouts import Rollouts
 from ragen_diag.settings import Settings
@@ -94,8 +96,15 @@ def _metrics(
     return metrics | modelled.measured.metrics
 
 
+def _named(gap: RolloutGap | None, groups: Groups) -> str:
+    """The id of the response with the token of the largest gap."""
+    largest = None if gap is None else gap.largest
+    return "" if largest is None else response_id(int(groups.row_R[largest[0]]))
+
+
 def _scoring(step: Step, modelled: Modelled, settings: Settings) -> ScoringEvidence:
     groups, scores, measured = modelled.groups, modelled.scores, modelled.measured
+    gap = None if measured is None else measured.gap
     common = ScoringEvidence(
         scored_rows=len(groups.row_R),
         prompts=len(groups.prompt_ids_P),
@@ -103,8 +112,15 @@ def _scoring(step: Step, modelled: Modelled, settings: Settings) -> ScoringEvide
         noise_per_token=0.0 if scores is None else scores.noise.per_token,
         noise_per_response=0.0 if scores is None else scores.noise.per_response,
         rows_within_noise=None,
-        rollout_gap_p99=None if measured is None else measured.gap.p99_absolute,
+        gap=gap,
+        largest_response=_named(gap, groups),
         retokenised=groups.retokenised,
+        prompt_forms=dict(sorted(Counter(groups.form_R).items())),
+        logprobs_lacking=groups.logprobs_lacking,
+        double_bos=groups.checks.double_bos,
+        against_template=modelled.against_template,
+        formats=modelled.formats,
+        temperatures=modelled.temperatures,
         checkpoint_step=modelled.checkpoint.step,
         prompts_before_limit=(
             distinct_prompts(step.table) if "not_sampled" in groups.excluded.values() else None

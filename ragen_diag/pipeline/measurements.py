@@ -12,7 +12,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from ragen_diag.groups import Groups
-from ragen_diag.metrics.agreement import RolloutGap, own_margin, rollout_gap
+from ragen_diag.metrics.agreement import PER_TOKEN, RolloutGap, own_margin, rollout_gap
 from ragen_diag.metrics.answers import distinct_answer_ratio
 from ragen_diag.metrics.information import UNITS, measure
 from ragen_diag.metrics.metric import Metric
@@ -96,7 +96,7 @@ def scored_metrics(step: Step, groups: Groups, scores: Scores, settings: Setting
         seed=settings.seed,
     )
     per_row = row_scores(scores.logp_RP, n_tokens_R, own_R)
-    gap = rollout_gap(per_row.matched_seq_R, groups.rollout_logp_R, n_tokens_R)
+    gap = rollout_gap(scores.own_logp_R, groups.rollout_logp_R)
     draws = bootstrap(
         own_R,
         block_R=per_row.candidates.block_P[own_R],
@@ -111,9 +111,35 @@ def scored_metrics(step: Step, groups: Groups, scores: Scores, settings: Setting
             draws.mean_over_prompts(n_tokens_R.astype(np.float64)), unit="tokens"
         ),
         "repetition": repetition(groups.reasoning_ids_R),
-        "rollout_logprob_gap": gap.median,
+        "rollout_logprob_gap": gap.bias,
+        **_gap_metrics(gap),
     }
     return Scored(metrics, _scored_rows(groups, scores, per_row), gap)
+
+
+def _gap_metrics(gap: RolloutGap) -> dict[str, Metric]:
+    """What else of the gap is worth following over steps; nothing without log-probs."""
+    if not gap.tokens:
+        return {}
+    nats = {
+        "rollout_logprob_gap_mean": gap.mean,
+        "rollout_logprob_spread": gap.spread,
+        "rollout_logprob_spread_median": gap.median_absolute,
+        "rollout_logprob_spread_p99": gap.p99_absolute,
+    }
+    shares = {
+        "rollout_logprob_extremes": gap.extremes / gap.tokens,
+        "rollout_logprob_top_share": gap.top_share,
+    }
+    metrics = {
+        name: Metric(value=value, unit=PER_TOKEN, n=gap.tokens) for name, value in nats.items()
+    }
+    return metrics | {
+        name: Metric(value=value, n=gap.tokens)
+        if value is not None
+        else Metric.undefined("all log-probs are exactly ours")
+        for name, value in shares.items()
+    }
 
 
 def _drawn_together(step: Step, groups: Groups, scope: Scope) -> NDArray[np.int64]:

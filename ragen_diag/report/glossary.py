@@ -168,7 +168,38 @@ TERMS: Mapping[str, Term] = {
     "rollout_logprob_gap": Term(
         label="gap to rollout log-probs",
         group=_FORM,
-        definition="median of the scorer's log-probability minus the dump's own",
+        definition="mean over tokens of the scorer's log-probability minus the dump's own, without"
+        " the 1 % of the largest differences",
+    ),
+    "rollout_logprob_gap_mean": Term(
+        label="gap to rollout log-probs, all tokens",
+        group=_FORM,
+        definition="the same mean over all tokens: a few can make it",
+    ),
+    "rollout_logprob_spread": Term(
+        label="size of the gap",
+        group=_FORM,
+        definition="mean |difference|, without the 1 % of the largest",
+    ),
+    "rollout_logprob_spread_median": Term(
+        label="median size of the gap", group=_FORM, definition="median of |difference| over tokens"
+    ),
+    "rollout_logprob_spread_p99": Term(
+        label="99th percentile of the gap",
+        group=_FORM,
+        definition="99th percentile of |difference| over tokens",
+    ),
+    "rollout_logprob_extremes": Term(
+        label="tokens with an extreme gap",
+        group=_FORM,
+        share=True,
+        definition="share of tokens that differ by more than 1 nat",
+    ),
+    "rollout_logprob_top_share": Term(
+        label="carried by few tokens",
+        group=_FORM,
+        share=True,
+        definition="what the 0.1 % of tokens with the largest |difference| have of the sum",
     ),
     "success_rate": Term(
         label="success", group=_REWARD, share=True, definition="share of successful responses"

@@ -18,6 +18,7 @@ from ragen_diag.report.drawn import Drawn
 from ragen_diag.report.gauge import Gauge, gauge
 from ragen_diag.report.numbers import number, short
 from ragen_diag.report.product import Commonest, Example, Product
+from ragen_diag.report.provenance import provenance
 from ragen_diag.report.safetext import clip, visible
 from ragen_diag.report.words import Words, finding_words, reason_words, regime_words
 from ragen_diag.result import Result
@@ -26,7 +27,6 @@ _LONGEST_TEXT = 3000
 _PROMPT_TAIL = 1200
 _LONGEST_VALUE = 1000
 MOST_EXAMPLES = 24
-MOST_PATHS = 8
 
 _KINDS: Mapping[str, str] = {
     "best_grounded": "Best grounded: the own prompt stands out most",
@@ -97,7 +97,7 @@ def render_html(product: Product, plots: Sequence[Drawn] = ()) -> str:
         examples=_examples(product.examples),
         commonest=product.commonest,
         answers=_answers(product.commonest),
-        provenance=_provenance(result),
+        provenance=provenance(result),
         settings=_pairs(result.inputs.settings),
         run=_pairs(result.run),
         text=_text,
@@ -214,53 +214,6 @@ def _answers(commonest: Commonest | None) -> list[tuple[int, str, str]]:
         )
         for answer in commonest.answered[:MOST_EXAMPLES]
     ]
-
-
-def _provenance(result: Result) -> list[tuple[str, str]]:
-    dump, checkpoint, spans = result.inputs.dump, result.inputs.checkpoint, result.inputs.spans
-    scoring = result.inputs.scoring
-    more = len(dump.paths) - MOST_PATHS
-    rows = [
-        ("dump", ", ".join(dump.paths[:MOST_PATHS]) + (f" and {more} more" if more > 0 else "")),
-        ("dump sha256", dump.sha256 or "none, as it is remote"),
-        ("dialect", dump.dialect),
-        ("step", "not named" if dump.step is None else str(dump.step)),
-        ("groups found by", _counts(dump.group_source)),
-        ("repairs at reading", _counts(dump.notes) or "none"),
-        ("reasoning tags", f"{spans.open} ... {spans.close}" if spans.open else "none"),
-        ("tags chosen because", spans.reason),
-        ("reasoning spans", _counts(spans.counts)),
-    ]
-    if checkpoint is not None:
-        revision = "" if checkpoint.revision is None else f" at {checkpoint.revision}"
-        rows += [
-            ("checkpoint", f"{checkpoint.path}{revision} ({checkpoint.found})"),
-            ("checkpoint fingerprint", checkpoint.fingerprint),
-            ("checkpoint step", "not known" if checkpoint.step is None else str(checkpoint.step)),
-            ("dtype", f"{checkpoint.dtype}, stored as {checkpoint.stored_dtype}"),
-            ("device", checkpoint.device),
-            ("why this dtype and device", checkpoint.reason),
-        ]
-    if scoring is not None:
-        rows += [
-            ("scorer", f"{scoring.path}, {scoring.batch_tokens:,} tokens per forward pass"),
-            ("temperature", short(scoring.temperature)),
-            (
-                "numeric noise",
-                f"{number(scoring.noise_per_token)} nats/token,"
-                f" {number(scoring.noise_per_response)} nats/response"
-                f" ({scoring.probe_pairs:,} pairs scored twice)",
-            ),
-            ("token ids", f"{scoring.from_ids:,} from the dump, {scoring.retokenised:,} encoded"),
-        ]
-        if scoring.note:
-            rows.append(("note on scoring", scoring.note))
-    rows.append(("ragen-diag", result.tool.version))
-    return [(name, clip(value, _LONGEST_VALUE)) for name, value in rows]
-
-
-def _counts(counts: Mapping[str, int]) -> str:
-    return ", ".join(f"{clip(name, 60)} {n:,}" for name, n in list(counts.items())[:20])
 
 
 def _pairs(values: Mapping[str, JsonValue], prefix: str = "") -> list[tuple[str, str]]:

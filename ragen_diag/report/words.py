@@ -55,6 +55,7 @@ REASONS: Mapping[str, str] = {
     "too_long": "longer than the model's context",
     "prompt_too_long": "prompt longer than the model's context",
     "not_sampled": "prompt not sampled",
+    "vision_placeholder": "placeholder of an image or a sound",
 }
 """Why a response was not scored."""
 

@@ -165,19 +165,6 @@ def _later_turns(evidence: BatchEvidence) -> Finding | None:
     )
 
 
-def _retokenised(evidence: BatchEvidence) -> Finding | None:
-    scoring = evidence.scoring
-    if scoring is None or not scoring.retokenised:
-        return None
-    return finding(
-        "retokenised",
-        "note",
-        f"{scoring.retokenised} of {scoring.scored_rows} scored rows were encoded from text, so"
-        " their tokens may not be the sampled ones.",
-        {"retokenised": scoring.retokenised, "scored_rows": scoring.scored_rows},
-    )
-
-
 def _prompt_subset(evidence: BatchEvidence) -> Finding | None:
     scoring = evidence.scoring
     before = scoring.prompts_before_limit if scoring else None
@@ -238,7 +225,6 @@ RULES: tuple[Callable[[BatchEvidence], Finding | None], ...] = (
     _steps,
     _policy_versions,
     _later_turns,
-    _retokenised,
     _prompt_subset,
     _settings_compat,
     _settings_temperature,
