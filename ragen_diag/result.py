@@ -97,6 +97,10 @@ class Scoring(_Part):
     noise_per_token: float = Field(description="largest difference seen in the probe, nats/token")
     noise_per_response: float = Field(description="the same in nats per response")
     probe_pairs: int
+    rows_within_noise: float | None = Field(
+        default=None,
+        description="share of rows whose two best prompts differ by less than the noise",
+    )
     from_ids: int = Field(description="rows whose token ids came from the dump")
     retokenised: int = Field(description="rows whose text was encoded again")
     note: str | None = None

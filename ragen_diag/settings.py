@@ -100,6 +100,8 @@ class Settings:
     """Branch, tag or commit of a checkpoint that is a Hub id."""
     tokenizer: str | None = None
     """Tokenizer folder or Hub id, when the checkpoint has none of its own."""
+    base_model: str | None = None
+    """Folder or Hub id of the model that an adapter changes; None takes the one that it names."""
     dtype: DtypeChoice = "auto"
     device: str = "auto"
     batch_tokens: int | None = None

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from scoring_cases import VOCAB, Policy, Rows, tiny
 
-from ragen_diag.scoring import Resume, Scores, columns, score
+from ragen_diag.scoring import Resume, Scores, pairs, score
 from ragen_diag.scoring.journal import Journal, Record
 
 
@@ -55,7 +55,7 @@ def main() -> None:
     torch.set_num_threads(1)
     # 48 rows of 9 tokens in 14 pieces under 6 prompts: 84 columns.
     model = tiny("qwen3")
-    columns.PIECE_TOKENS, columns.PIECE_PROMPTS = 30, 1
+    pairs.PIECE_TOKENS, pairs.PIECE_PROMPTS = 30, 1
     home = Path(sys.argv[1])
     folder, log, out = home / "unfinished", home / "log", home / "scores.npy"
     random.seed(int(sys.argv[2]))

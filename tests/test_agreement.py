@@ -13,6 +13,7 @@ from conftest import SAMPLE_RUNS, sample_dump
 from test_artefacts import SCORING, _codes, _evidence
 
 from ragen_diag.judging.artefacts import find_artefacts
+from ragen_diag.judging.evidence import ScoringEvidence
 from ragen_diag.judging.mismatch import mismatch
 from ragen_diag.judging.remarks import find_remarks
 from ragen_diag.metrics.agreement import RolloutGap, rollout_gap
@@ -57,6 +58,22 @@ def test_what_is_no_number_or_not_there_is_left_out_and_counted() -> None:
     assert (nothing.bias.value, nothing.tokens, nothing.largest) == (None, 0, None)
     assert rollout_gap([own[0]], [np.full(3, -math.inf)]).infinite == 3
     assert rollout_gap(own[:1], own[:1]).top_share is None
+
+
+def test_what_the_checkpoint_is_bears_on_its_log_probs() -> None:
+    """Rounded weights always; experts where there is something to compare with."""
+    gap = rollout_gap([np.full(9, -1.0)], [np.full(9, -1.0)])
+    unknown = rollout_gap([np.full(9, -1.0)], [None])
+    assert "quantised_checkpoint" in _remarked(replace(SCORING, quantised=True))
+    assert "mixture_of_experts" in _remarked(replace(SCORING, experts=8, gap=gap))
+    for scoring in (SCORING, replace(SCORING, experts=8, gap=unknown)):
+        assert _remarked(scoring).isdisjoint({"quantised_checkpoint", "mixture_of_experts"})
+
+
+def _remarked(scoring: ScoringEvidence) -> set[str]:
+    found = {remark.code for remark in find_remarks(_evidence(scoring))}
+    assert all(words.finding_words(code).meaning for code in found)
+    return found
 
 
 def _of(bias: float, spread: float) -> RolloutGap:

@@ -130,6 +130,11 @@ def test_an_existing_path_goes_first(tmp_path: Path, monkeypatch: pytest.MonkeyP
 @pytest.mark.parametrize(
     "files, taken",
     [
+        # verl with LoRA: the adapter beside the shards of base and adapter together.
+        (
+            ["actor/model_world_size_1_rank_0.pt", "actor/lora_adapter/adapter_model.safetensors"],
+            "actor/lora_adapter",
+        ),
         # verl: data.pt of the data loader beside actor/, no weights in huggingface/.
         (
             ["data.pt", "actor/model_world_size_1_rank_0.pt", "actor/huggingface/config.json"],
@@ -178,24 +183,54 @@ def test_a_name_found_nowhere_lists_where_it_was_sought(tmp_path: Path) -> None:
 REFUSED: dict[str, tuple[list[str], str]] = {
     "fsdp": (
         ["fsdp_config.json", "model_world_size_2_rank_0.pt", "huggingface/config.json"],
-        "verl FSDP shards; merge the shards first: python -m verl.model_merger merge "
-        "--backend fsdp --local_dir {} --target_dir OUT",
+        "verl FSDP shards; merge them first: ragen-diag convert-ckpt {0} OUT, or with verl: python"
+        " -m verl.model_merger merge --backend fsdp --local_dir {0} --target_dir OUT; then give",
     ),
-    "megatron": (["common.pt", ".metadata", "__0_0.distcp"], "a Megatron checkpoint; convert it"),
-    "megatron-run": (["iter_0000100/common.pt"], "a Megatron checkpoint; convert it"),
-    "dcp": (["__0_0.distcp", ".metadata"], "(DCP); convert it first: convert_dcp_to_hf.py"),
+    "fsdp-old": (
+        ["model_world_size_2_rank_0.pt", "huggingface/config.json"],
+        "or with verl: python scripts/legacy_model_merger.py merge --backend fsdp --local_dir {0}"
+        " --target_dir OUT",
+    ),
+    "megatron": (
+        ["common.pt", ".metadata", "__0_0.distcp"],
+        "a Megatron checkpoint; convert it first: python tools/convert_torch_dist_to_hf.py"
+        " --input-dir {0} --output-dir OUT --origin-hf-dir BASE (slime), or python"
+        " examples/converters/convert_megatron_to_hf.py --config CONFIG --megatron-ckpt-path {0}"
+        " --hf-ckpt-path OUT (NeMo-RL)",
+    ),
+    "megatron-run": (["iter_0000090/common.pt", "iter_0000100/common.pt"], "-dir {0}/iter_0000100"),
+    "megatron-verl": (
+        ["dist_ckpt/common.pt", "huggingface/config.json"],
+        "python -m verl.model_merger merge --backend megatron --local_dir {0} --target_dir OUT",
+    ),
+    "megatron-verl-2": (
+        ["ckpt_contents.json", "model/dist_ckpt/common.pt", "model/huggingface/config.json"],
+        "python -m verl.model_merger merge --backend megatron --local_dir {0} --target_dir OUT",
+    ),
+    "dcp": (
+        ["__0_0.distcp", ".metadata"],
+        "(DCP); convert it first where you trust it: python -m"
+        " torch.distributed.checkpoint.format_utils dcp_to_torch {0} OUT.pt, then ragen-diag"
+        " convert-ckpt OUT.pt OUT --config-from BASE; then give OUT",
+    ),
+    "dcp-accelerate": (
+        ["pytorch_model_fsdp_0/__0_0.distcp", "pytorch_model_fsdp_0/.metadata"],
+        "accelerate merge-weights {0}/pytorch_model_fsdp_0 OUT; copy config.json",
+    ),
     "deepspeed": (
         ["zero_pp_rank_0_mp_rank_00_optim_states.pt", "mp_rank_00_model_states.pt"],
-        "a DeepSpeed checkpoint; convert it first: python zero_to_fp32.py {} OUT",
+        "a DeepSpeed checkpoint; convert it first where you trust it: python -m"
+        " deepspeed.utils.zero_to_fp32 {0} OUT --safe_serialization; copy config.json",
     ),
-    "peft": (
-        ["adapter_config.json", "adapter_model.safetensors", "config.json"],
-        "a PEFT adapter, not a whole model; merge it into its base first",
+    "deepspeed-script": (
+        ["global_step3/zero_pp_rank_0_mp_rank_00_optim_states.pt", "latest", "zero_to_fp32.py"],
+        "python {0}/zero_to_fp32.py {0} OUT --safe_serialization",
     ),
     "gguf": (["model-q4.gguf", "config.json"], "GGUF weights, which are quantised"),
     "pickle": (
         ["config.json", "pytorch_model-00001-of-00002.bin"],
-        "never opened; convert them where you trust them",
+        "which are never unpickled here; convert them first, which runs no code of theirs:"
+        " ragen-diag convert-ckpt {0} OUT",
     ),
     "no-weights": (["config.json", "tokenizer.json"], "a configuration but no weights"),
     "nothing": (["notes.txt"], "holds no model"),
@@ -210,6 +245,24 @@ def test_other_layouts_are_named_with_the_way_out(tmp_path: Path, layout: str) -
         inspect(tmp_path / "c")
     assert message.format(tmp_path / "c") in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_commands_are_of_the_places_that_trainers_use(tmp_path: Path) -> None:
+    nemo = tmp_path / "step 9" / "policy" / "weights"
+    touch(nemo / ".metadata", nemo / "__0_0.distcp", tmp_path / "step 9" / "config.yaml")
+    with pytest.raises(CheckpointError) as caught:
+        inspect(nemo)
+    assert (
+        f"convert_dcp_to_hf.py --config '{tmp_path}/step 9/config.yaml' --dcp-ckpt-path '{nemo}'"
+        " --hf-ckpt-path OUT (NeMo-RL)"
+    ) in str(caught.value)
+    tag = tmp_path / "_actor" / "global_step7"
+    touch(tag / "mp_rank_00_model_states.pt", tag.parent / "zero_to_fp32.py")
+    with pytest.raises(CheckpointError) as caught:
+        inspect(tag)
+    script = tag.parent / "zero_to_fp32.py"
+    told = f"python {script} {tag.parent} OUT --safe_serialization --tag global_step7;"
+    assert told in str(caught.value)
 
 
 @pytest.mark.parametrize("shards", [True, False])

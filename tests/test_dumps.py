@@ -243,7 +243,7 @@ def test_one_bad_list_of_token_ids_costs_its_row_all_ids(tmp_path: Path, bad: An
 
 
 @pytest.mark.parametrize(
-    "bad", [[-1.0], [-1.0, float("nan")], [-1.0, -float("inf")], [-1.0, None], [-1e300, 0], "x", 7]
+    "bad", [[-1.0], [-1.0, float("nan")], [-1.0, float("inf")], [-1.0, None], [-1e300, 0], "x", 7]
 )
 def test_bad_rollout_logprobs_are_dropped_row_by_row(tmp_path: Path, bad: Any) -> None:
     rows = [
@@ -254,6 +254,13 @@ def test_bad_rollout_logprobs_are_dropped_row_by_row(tmp_path: Path, bad: Any) -
     rollouts = read_dump([jsonl(tmp_path / "a.jsonl", rows)])
     assert column(rollouts, "rollout_logprobs") == [[-1, -2], None, None, [-1, -2, -3]]
     assert rollouts.notes == {"bad_rollout_logprobs": 1}
+
+
+def test_a_token_that_the_sampler_cut_off_has_the_log_prob_that_it_has(tmp_path: Path) -> None:
+    rows = [{**ROW, "response_ids": [1, 2], "rollout_logprobs": [-1.0, -float("inf")]}]
+    rollouts = read_dump([jsonl(tmp_path / "a.jsonl", rows)])
+    assert column(rollouts, "rollout_logprobs") == [[-1, -float("inf")]]
+    assert rollouts.notes == {}
 
 
 def test_only_a_response_without_text_and_ids_is_null(tmp_path: Path) -> None:

@@ -36,7 +36,13 @@ ORDER = [
 ]
 # Rooms that know nothing of ours but themselves.
 SELF_CONTAINED = {"errors", "settings", "metrics", "spans"}
-TORCH_ROOMS = {"checkpoints/load.py", "scoring", "dumps/torchfile.py"}
+TORCH_ROOMS = {
+    "checkpoints/load.py",
+    "checkpoints/loading",
+    "checkpoints/conversion",
+    "scoring",
+    "dumps/torchfile.py",
+}
 HEAVY = {"torch", "transformers", "matplotlib"}
 
 

@@ -9,6 +9,7 @@ from scoring_cases import VOCAB, Policy, Rows, per_token, tiny
 
 from ragen_diag.scoring import score
 from ragen_diag.scoring.chunks import make_chunks
+from ragen_diag.scoring.estimate import estimate
 from ragen_diag.scoring.naive import score_naive
 from ragen_diag.scoring.pairs import row_pieces
 from ragen_diag.scoring.ragged import Ragged
@@ -135,6 +136,10 @@ def test_what_is_shared_is_read_once() -> None:
         plain_RP = np.stack(
             [np.add.reduceat(unshared.column(p), cross.pairs().edge_R[:-1]) for p in range(2)], 1
         )
+    told = estimate(model.config, cross, number_bytes=4, accelerator=False, batch_tokens=None)
+    assert (told.tokens, told.pairs) == (shared.work.fed_tokens, 2 * 16)
+    # Keys and values of 2 layers, 2 heads of 8 numbers, 400 positions; 512 tokens of 656 numbers.
+    assert told.memory == 4 * (2 * 2 * 2 * 8 * 400 + 512 * (16 * 32 + 3 * 48)) + 2**23
     assert unshared.fed_tokens == 2 * (240 + 16 * 159)
     assert per_token(shared.logp_RP, plain_RP, cross) < 1e-6
 
@@ -150,8 +155,8 @@ def test_pieces_hold_every_row_once(some: list[list[int]], tokens: int) -> None:
 def test_rows_in_pieces_are_the_rows_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     model, cross = tiny("qwen3", max_position_embeddings=512), collapsed()
     whole = score(Policy(model), cross, response_ids=cross.names)
-    monkeypatch.setattr("ragen_diag.scoring.columns.PIECE_TOKENS", 600)
-    monkeypatch.setattr("ragen_diag.scoring.columns.PIECE_PROMPTS", 1)
+    monkeypatch.setattr("ragen_diag.scoring.pairs.PIECE_TOKENS", 600)
+    monkeypatch.setattr("ragen_diag.scoring.pairs.PIECE_PROMPTS", 1)
     pieces = score(Policy(model), cross, response_ids=cross.names)
     assert per_token(pieces.logp_RP, whole.logp_RP, cross) < 1e-6
     assert whole.work is not None and pieces.work is not None

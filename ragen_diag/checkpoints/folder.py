@@ -8,13 +8,14 @@ import hashlib
 import json
 import math
 import reprlib
-import struct
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from ragen_diag.checkpoints.headers import read_header, refuse_pointer
 from ragen_diag.errors import CheckpointError
 
 TOKENIZER_FILES = (
@@ -28,9 +29,6 @@ TOKENIZER_FILES = (
 )
 DTYPES = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16"}
 CAUSAL_HEADS = ("ForCausalLM", "LMHeadModel")
-LFS_POINTER = b"version https://git-lfs"
-MAX_HEADER = 100_000_000
-"""Bytes; the format's own limit."""
 INDEX = "model.safetensors.index.json"
 KINDS: dict[str, type | tuple[type, ...]] = {
     "an object": dict,
@@ -45,13 +43,20 @@ class CheckpointFiles:
     """A folder that can be loaded as it stands.
 
     `stored_dtype` is that of most weight bytes. `max_length` is the largest number of positions,
-    None where the model has no such limit.
+    None where the model has no such limit. `vocabulary` is the number of token ids, None where
+    config.json does not name it.
     """
 
     path: Path
     weights: tuple[Path, ...]
     stored_dtype: str
     max_length: int | None
+    vocabulary: int | None
+
+    @property
+    def weight_bytes(self) -> int:
+        """Size of the weights' files."""
+        return sum(file.stat().st_size for file in self.weights)
 
     @cached_property
     def fingerprint(self) -> str:
@@ -60,7 +65,7 @@ class CheckpointFiles:
         Reads every byte on first use, so that the checks alone stay cheap.
         """
         others = (self.path / "config.json", self.path / "tokenizer.json")
-        return _fingerprint([*self.weights, *others])
+        return fingerprint([*self.weights, *others])
 
 
 def read_folder(path: Path, *, tokenizer: str | None = None) -> CheckpointFiles:
@@ -71,10 +76,10 @@ def read_folder(path: Path, *, tokenizer: str | None = None) -> CheckpointFiles:
             short, malformed or a Git LFS pointer; the model asks for remote code, is quantised, or
             is no text-only causal language model.
     """
-    config = _read_json(path / "config.json")
+    config = read_json(path / "config.json")
     _check_config(path, config)
     weights = _weights(path)
-    headers = [_header(file) for file in weights]
+    headers = [read_header(file) for file in weights]
     _check_index(path, weights, headers)
     _check_tokenizer(path, tokenizer)
     return CheckpointFiles(
@@ -82,10 +87,12 @@ def read_folder(path: Path, *, tokenizer: str | None = None) -> CheckpointFiles:
         weights=tuple(weights),
         stored_dtype=_stored_dtype(path, headers),
         max_length=_max_length(path / "config.json", config),
+        vocabulary=_vocabulary(config),
     )
 
 
-def _read_json(file: Path) -> dict[str, Any]:
+def read_json(file: Path) -> dict[str, Any]:
+    """The object in a JSON file; one that is missing or none is an error."""
     if not file.is_file():
         raise CheckpointError(
             f"{file.parent}: no {file.name} beside the weights; copy it from the base"
@@ -163,47 +170,12 @@ def _weights(path: Path) -> list[Path]:
 
 def _weight_map(path: Path) -> dict[str, Path]:
     """Weight name -> its shard, as the index says."""
-    names = _field(path / INDEX, _read_json(path / INDEX), "weight_map", "an object") or {}
+    names = _field(path / INDEX, read_json(path / INDEX), "weight_map", "an object") or {}
     if not all(isinstance(name, str) for name in names.values()):
         raise CheckpointError(
             f"{path / INDEX}: weight_map holds what is no file name; copy the file again"
         )
     return {weight: path / name for weight, name in names.items()}
-
-
-def _header(file: Path) -> dict[str, Any]:
-    """Tensor name -> dtype, shape, offsets of a safetensors file, which must be all there."""
-    _refuse_pointer(file)
-    size = file.stat().st_size
-    with file.open("rb") as stream:
-        length = struct.unpack("<Q", stream.read(8))[0] if size >= 8 else MAX_HEADER + 1
-        text = stream.read(length) if length <= min(size, MAX_HEADER) else b""
-    damaged = CheckpointError(f"{file}: not a whole safetensors file ({size} bytes); copy it again")
-    try:
-        header = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise damaged from error
-    if not isinstance(header, dict):
-        raise damaged
-    header.pop("__metadata__", None)
-    if not header or not all(map(_is_tensor, header.values())):
-        raise damaged
-    if 8 + length + max(tensor["data_offsets"][1] for tensor in header.values()) != size:
-        raise damaged
-    return header
-
-
-def _is_tensor(entry: Any) -> bool:
-    match entry:
-        case {"dtype": str(), "shape": [*shape], "data_offsets": [int(), int()]}:
-            return all(isinstance(length, int) for length in shape)
-    return False
-
-
-def _refuse_pointer(file: Path) -> None:
-    with file.open("rb") as stream:
-        if stream.read(len(LFS_POINTER)) == LFS_POINTER:
-            raise CheckpointError(f"{file}: a Git LFS pointer, not the file; run git lfs pull")
 
 
 def _check_index(path: Path, weights: list[Path], headers: list[dict[str, Any]]) -> None:
@@ -223,13 +195,13 @@ def _check_tokenizer(path: Path, tokenizer: str | None) -> None:
         return
     files = [file for name in TOKENIZER_FILES for file in path.glob(name)]
     for file in files:
-        _refuse_pointer(file)
+        refuse_pointer(file)
     if not files:
         raise CheckpointError(f"{path}: no tokenizer files; name the base model's with --tokenizer")
     if (path / "tokenizer.json").is_file():
-        _read_json(path / "tokenizer.json")
+        read_json(path / "tokenizer.json")
     if (path / "tokenizer_config.json").is_file():
-        settings = _read_json(path / "tokenizer_config.json")
+        settings = read_json(path / "tokenizer_config.json")
         _refuse_remote_code(path / "tokenizer_config.json", settings)
 
 
@@ -269,7 +241,13 @@ def _max_length(file: Path, config: dict[str, Any]) -> int | None:
     return length
 
 
-def _fingerprint(files: list[Path]) -> str:
+def _vocabulary(config: dict[str, Any]) -> int | None:
+    size = config.get("vocab_size")
+    return size if isinstance(size, int) and size > 0 else None
+
+
+def fingerprint(files: Sequence[Path]) -> str:
+    """A sha256 over names, sizes and contents of those files that are there."""
     digest = hashlib.sha256()
     for file in files:
         if not file.is_file():

@@ -6,11 +6,17 @@ not say what to do. Imports no torch and opens no pickle.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from ragen_diag.checkpoints import remedies
+from ragen_diag.checkpoints.adapter import CONFIG, AdapterFiles, has_tokenizer, read_adapter
 from ragen_diag.checkpoints.folder import CheckpointFiles, read_folder
-from ragen_diag.errors import CheckpointError
+from ragen_diag.checkpoints.gguf import GgufFiles, read_gguf
+from ragen_diag.errors import CheckpointError, UsageError
+
+Files = CheckpointFiles | AdapterFiles | GgufFiles
+"""What can be loaded."""
 
 
 @dataclass(frozen=True)
@@ -23,21 +29,71 @@ class Layout:
     remedy: Callable[[Path], str]
 
 
-def inspect(path: Path, *, tokenizer: str | None = None) -> CheckpointFiles:
-    """The files of a checkpoint that can be loaded as it stands; cheap, as it reads headers alone.
+def inspect(path: Path, *, tokenizer: str | None = None, base_model: str | None = None) -> Files:
+    """The files of a checkpoint that can be loaded; cheap, as it reads headers alone.
 
-    `tokenizer` is where the tokenizer comes from if not from the folder.
+    `tokenizer` is where the tokenizer comes from if not from the checkpoint, `base_model` where an
+    adapter's base is if not where the adapter says. A base on the Hub is left to be fetched.
 
     Raises:
-        CheckpointError: another layout, naming it and the way out; or a Hugging Face folder with
-            something missing, cut short or not allowed (see `read_folder`).
+        CheckpointError: another layout, naming it and the way out; or a checkpoint with something
+            missing, cut short or not allowed (see `read_folder`, `read_adapter`, `read_gguf`).
+        UsageError: a base for what is no adapter, or a library that must be installed.
     """
+    if (path / CONFIG).is_file():
+        return _adapter(path, tokenizer, base_model)
+    if base_model is not None:
+        raise UsageError(
+            f"--base-model {base_model}: {path} is no PEFT adapter; leave the option out"
+        )
+    gguf = _only_gguf(path)
+    if gguf is not None:
+        return read_gguf(gguf, tokenizer=tokenizer)
+    return _folder(path, tokenizer)
+
+
+def on_base(adapter: AdapterFiles, base: Path, *, tokenizer: str | None = None) -> AdapterFiles:
+    """The adapter with the files of its base, which is the folder `base`.
+
+    Raises:
+        CheckpointError: the base cannot be loaded; the message names the adapter as well.
+    """
+    if (base / CONFIG).is_file():
+        raise CheckpointError(
+            f"{adapter.path}: its base {base} is an adapter too; merge that first"
+        )
+    # The tokenizer may be the adapter's, and is asked of the base only if it has none.
+    named = tokenizer or (str(adapter.path) if has_tokenizer(adapter.path) else None)
+    try:
+        return replace(adapter, base_files=_folder(base, named))
+    except CheckpointError as error:
+        raise CheckpointError(
+            f"{adapter.path}: the base of this adapter, {error}; --base-model names another base"
+        ) from error
+
+
+def _adapter(path: Path, tokenizer: str | None, base_model: str | None) -> AdapterFiles:
+    adapter = read_adapter(path, base_model)
+    if adapter.base.path is None:
+        return adapter
+    return on_base(adapter, adapter.base.path, tokenizer=tokenizer)
+
+
+def _only_gguf(path: Path) -> Path | None:
+    """The GGUF file that was named, or that is all there is in the folder."""
+    if path.suffix == ".gguf" and path.is_file():
+        return path
+    inside = list(path.iterdir()) if path.is_dir() else []
+    return inside[0] if len(inside) == 1 and inside[0].suffix == ".gguf" else None
+
+
+def _folder(path: Path, tokenizer: str | None) -> CheckpointFiles:
     if not path.is_dir():
         raise CheckpointError(_refused_file(path))
     loadable = any(not f.name.startswith("adapter_") for f in path.glob("*.safetensors"))
     for layout in LAYOUTS:
         place = layout.found(path)
-        if place is not None and (not loadable or layout is PEFT):
+        if place is not None and not loadable:
             raise CheckpointError(f"{path}: {layout.name}; {layout.remedy(place)}")
     if not loadable:
         what = "a configuration but no weights" if (path / "config.json").is_file() else "no model"
@@ -48,8 +104,6 @@ def inspect(path: Path, *, tokenizer: str | None = None) -> CheckpointFiles:
 
 
 def _refused_file(path: Path) -> str:
-    if path.suffix == ".gguf":
-        return f"{path}: {GGUF.name}; {GGUF.remedy(path)}"
     if path.suffix in (".bin", ".pt", ".pth", ".ckpt"):
         return f"{path}: {PICKLE.name}; {PICKLE.remedy(path)}"
     if path.exists():
@@ -66,7 +120,7 @@ def _holding(*patterns: str) -> Callable[[Path], Path | None]:
     return found
 
 
-def _fsdp_shards(folder: Path) -> Path | None:
+def fsdp_shards(folder: Path) -> Path | None:
     """The folder with verl's shards: this one, its `actor`, or the one above `huggingface`."""
     above = [folder.absolute().parent] if folder.name == "huggingface" else []
     for place in (folder, folder / "actor", folder / "policy", *above):
@@ -83,84 +137,40 @@ def _verl_huggingface(folder: Path) -> Path | None:
     return None
 
 
-def _merge_fsdp(place: Path) -> str:
-    return (
-        "merge the shards first: python -m verl.model_merger merge --backend fsdp "
-        f"--local_dir {place} --target_dir OUT, then give OUT"
-    )
-
-
-def _merge_megatron(place: Path) -> str:
-    return (
-        "convert it first: python -m verl.model_merger merge --backend megatron "
-        f"--local_dir {place} --target_dir OUT (verl), or convert_torch_dist_to_hf.py (slime), "
-        "or convert_megatron_to_hf.py (NeMo-RL)"
-    )
-
-
-def _convert_dcp(place: Path) -> str:
-    return (
-        "convert it first: convert_dcp_to_hf.py (NeMo-RL), or accelerate merge-weights "
-        f"{place} OUT, then save the model with save_pretrained"
-    )
-
-
-def _convert_deepspeed(place: Path) -> str:
-    if place.name.startswith("global_step"):
-        place = place.absolute().parent
-    return (
-        f"convert it first: python zero_to_fp32.py {place} OUT --safe_serialization, "
-        "and copy config.json and the tokenizer's files to OUT"
-    )
-
-
-PEFT = Layout(
-    "a PEFT adapter, not a whole model",
-    _holding("adapter_config.json"),
-    lambda place: (
-        "merge it into its base first: "
-        f"AutoPeftModelForCausalLM.from_pretrained({str(place)!r}).merge_and_unload()"
-        ".save_pretrained(OUT), and save the tokenizer to OUT"
-    ),
-)
 GGUF = Layout(
     "GGUF weights, which are quantised and not the policy that was trained",
     _holding("*.gguf"),
-    lambda place: "give the Hugging Face checkpoint they were made from",
+    remedies.whole_gguf,
 )
 PICKLE = Layout(
-    "pickled weights, which can run code when opened and are never opened",
+    "pickled weights, which are never unpickled here",
     _holding("pytorch_model*.bin", "consolidated*.pth", "*.bin", "*.pt", "*.pth"),
-    lambda place: (
-        "convert them where you trust them: AutoModelForCausalLM.from_pretrained"
-        "(DIR, use_safetensors=False).save_pretrained(OUT), and save the tokenizer to OUT"
-    ),
+    remedies.convert_pickle,
 )
 
 LAYOUTS = (
-    PEFT,
-    Layout("verl FSDP shards", _fsdp_shards, _merge_fsdp),
+    Layout("verl FSDP shards", fsdp_shards, remedies.merge_fsdp),
     Layout(
         "a Megatron checkpoint",
         _holding(
             "common.pt", "iter_*/common.pt", "dist_ckpt", "model/dist_ckpt", "iter_*/mp_rank_*"
         ),
-        _merge_megatron,
+        remedies.merge_megatron,
     ),
     Layout(
         "a DeepSpeed checkpoint",
         _holding("*zero_pp_rank_*", "mp_rank_*_model_states.pt", "global_step*/*zero_pp_rank_*"),
-        _convert_deepspeed,
+        remedies.convert_deepspeed,
     ),
     Layout(
         "a torch distributed checkpoint (DCP)",
         _holding("*.distcp", ".metadata", "pytorch_model_fsdp_0/*.distcp"),
-        _convert_dcp,
+        remedies.convert_dcp,
     ),
     Layout(
         "verl's huggingface folder, with configuration and tokenizer but no weights",
         _verl_huggingface,
-        _merge_fsdp,
+        remedies.without_weights,
     ),
     GGUF,
     PICKLE,

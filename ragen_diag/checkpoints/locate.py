@@ -25,6 +25,8 @@ INNER = (
     "huggingface",
     "actor/model/huggingface",
     "model/huggingface",
+    "actor/lora_adapter",
+    "lora_adapter",
     "actor",
     "policy",
     "weight",
@@ -33,6 +35,7 @@ INNER = (
 """Sub-folders of a step that may hold the model, the readiest first."""
 LOADABLE = ("*.safetensors",)
 CONVERTIBLE = ("*.gguf", "*.bin", "*.pt", "*.pth", "*.distcp", ".metadata")
+CONFIGURATIONS = ("config.json", "adapter_config.json")
 HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
 
 
@@ -104,7 +107,7 @@ def _model_folder(folder: Path) -> Path:
     for patterns, candidates in (
         (LOADABLE, [folder, *inner]),
         (CONVERTIBLE, [*inner, folder]),
-        (("config.json",), [folder, *inner]),
+        (CONFIGURATIONS, [folder, *inner]),
     ):
         for candidate in candidates:
             if any(True for pattern in patterns for _ in candidate.glob(pattern)):
@@ -141,7 +144,7 @@ def _named(base: Path, name: str) -> Iterator[Path]:
 def _holds_model(folder: Path) -> bool:
     """Whether anything of a model is there, loadable or not: what is wrong is told later."""
     model = _model_folder(folder)
-    patterns = (*LOADABLE, *CONVERTIBLE, "config.json")
+    patterns = (*LOADABLE, *CONVERTIBLE, *CONFIGURATIONS)
     return any(True for pattern in patterns for _ in model.glob(pattern))
 
 

@@ -42,11 +42,12 @@ def judge_weights(path: Path, info: Mapping[str, Any]) -> tuple[str, ...]:
         (info.get("error_msgs", ()), "weights can't be converted", made_up),
     ):
         if names:
-            raise CheckpointError(f"{path}: {len(names)} {problem}: {_listed(names)}; {advice}")
-    return (f"{len(unused)} weights not used: {_listed(unused)}",) if unused else ()
+            raise CheckpointError(f"{path}: {len(names)} {problem}: {listed(names)}; {advice}")
+    return (f"{len(unused)} weights not used: {listed(unused)}",) if unused else ()
 
 
-def _listed(keys: Any) -> str:
+def listed(keys: Any) -> str:
+    """The first three names in order, and how many more there are."""
     names = sorted(map(str, keys))
     return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
 

@@ -16,6 +16,7 @@ import typer
 from ragen_diag import __version__
 from ragen_diag.cli.analyze import analyze
 from ragen_diag.cli.convert import convert
+from ragen_diag.cli.convert_ckpt import convert_ckpt
 from ragen_diag.cli.schema import schema
 from ragen_diag.cli.validate import validate
 from ragen_diag.errors import RagenDiagError
@@ -33,6 +34,7 @@ app = typer.Typer(
 app.command()(analyze)
 app.command()(validate)
 app.command()(convert)
+app.command()(convert_ckpt)
 app.command()(schema)
 
 

@@ -79,6 +79,7 @@ def analyze(
         str | None,
         typer.Option(rich_help_panel=_MODEL, help="Tokenizer, if the checkpoint has none."),
     ] = None,
+    base_model: reading.BaseModelOption = None,
     dtype: Annotated[
         DtypeChoice,
         typer.Option(
@@ -196,6 +197,7 @@ def analyze(
         limit=limit,
         revision=revision,
         tokenizer=tokenizer,
+        base_model=base_model,
         dtype=dtype,
         device=device,
         batch_tokens=batch_tokens,

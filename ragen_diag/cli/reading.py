@@ -93,6 +93,14 @@ MaxBadOption = Annotated[
     ),
 ]
 MAX_BAD = "10%"
+BaseModelOption = Annotated[
+    str | None,
+    typer.Option(
+        rich_help_panel="Model",
+        help="Base of a PEFT adapter, a folder or Hub id; default: the one that the adapter names.",
+        show_default=False,
+    ),
+]
 
 
 def make_reading(

@@ -31,6 +31,7 @@ def validate(
             show_default=False,
         ),
     ] = None,
+    base_model: reading.BaseModelOption = None,
     reward: reading.RewardOption = None,
     dialect: reading.DialectOption = None,
     names: reading.MapOption = None,
@@ -64,7 +65,7 @@ def validate(
         on_duplicate_step=on_duplicate_step,
         max_bad_rows=max_bad_rows,
     )
-    if not _run(dump, how, ckpt, tokenizer, json=json, quiet=quiet):
+    if not _run(dump, how, ckpt, tokenizer, base_model, json=json, quiet=quiet):
         raise typer.Exit(NOT_USABLE)
 
 
@@ -73,6 +74,7 @@ def _run(
     how: Reading,
     ckpt: str | None,
     tokenizer: str | None,
+    base_model: str | None,
     *,
     json: bool,
     quiet: bool,
@@ -81,7 +83,14 @@ def _run(
     from ragen_diag.report.survey import print_survey
     from ragen_diag.survey import survey
 
-    found = survey(dump, how, ckpt=ckpt, tokenizer=tokenizer, observer=_Progress(quiet=quiet))
+    found = survey(
+        dump,
+        how,
+        ckpt=ckpt,
+        tokenizer=tokenizer,
+        base_model=base_model,
+        observer=_Progress(quiet=quiet),
+    )
     with data_on_stdout():
         if json:
             write_json(found.to_json())

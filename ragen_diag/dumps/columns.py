@@ -119,8 +119,13 @@ def token_ids(values: pl.Series) -> tuple[pl.Series, pl.Series]:
 
 
 def logprobs(values: pl.Series) -> tuple[pl.Series, pl.Series]:
-    """Lists of finite log-probabilities as List(Float32), and a mask of values that are none."""
-    return _lists_of(values, pl.element().cast(pl.Float32, strict=False).is_finite(), pl.Float32)
+    """Lists of log-probabilities as List(Float32), and a mask of values that are none.
+
+    -inf is one: that of a token which the sampler had cut off.
+    """
+    narrow = pl.element().cast(pl.Float32, strict=False)
+    usable = narrow.is_finite() | (pl.element() == -math.inf)
+    return _lists_of(values, usable, pl.Float32)
 
 
 def conversations(values: pl.Series) -> tuple[pl.Series, pl.Series] | None:
@@ -230,7 +235,10 @@ def _lists_of(
         lists = values.cast(pl.List(pl.Float64))
     else:
         cells = [from_json(value) for value in values.to_list()]
-        rows = [[number(v) for v in cell] if isinstance(cell, list) else None for cell in cells]
+        rows = [
+            [v if v == -math.inf else number(v) for v in cell] if isinstance(cell, list) else None
+            for cell in cells
+        ]
         lists = pl.Series(values.name, rows, dtype=pl.List(pl.Float64))
     all_usable = lists.list.eval(usable.fill_null(False)).list.all()
     typed = pl.lit(lists.cast(pl.List(dtype), strict=False))

@@ -22,7 +22,8 @@ class ScoringEvidence:
     `prompts` counts the columns that own a scored row. `rows_within_noise` is the share of rows
     whose two best columns differ by less than `noise_per_response`; None with one column.
     `largest_response` names the response of the gap's largest token. `prompt_forms` counts rows by
-    `groups.Groups.form_R`; `logprobs_lacking` and `double_bos` are those of `Groups`,
+    `groups.Groups.form_R`; `quantised` and `experts` are the checkpoint's, `logprobs_lacking` and
+    `double_bos` those of `Groups`,
     `against_template` that of `encoding`; the trials are None where there was nothing to try.
     """
 
@@ -38,6 +39,8 @@ class ScoringEvidence:
     prompt_forms: Mapping[str, int] = field(default_factory=dict)
     logprobs_lacking: Mapping[str, int] = field(default_factory=dict)
     double_bos: int = 0
+    quantised: bool = False
+    experts: int = 0
     against_template: Mapping[str, int] = field(default_factory=dict)
     formats: FormatTrial | None = None
     temperatures: TemperatureTrial | None = None

@@ -135,6 +135,13 @@ def top_two_margin(logp_RP: FloatArray) -> FloatArray:
     return margin_R
 
 
+def share_within_noise(logp_RP: FloatArray, noise_per_response: float) -> float | None:
+    """Share of rows whose two best columns differ by less than the noise, 0..1; None with one."""
+    if logp_RP.shape[1] < 2:
+        return None
+    return float((top_two_margin(logp_RP) < noise_per_response).mean())
+
+
 def own_margin(logp_RP: FloatArray, own_R: IntArray) -> FloatArray:
     """Own column minus the best other one of every row, nats per response, shape (R,); P >= 2.
 

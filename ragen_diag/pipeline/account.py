@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from pydantic import JsonValue
 
+from ragen_diag.metrics.agreement import share_within_noise
 from ragen_diag.metrics.trials import FormatTrial
 from ragen_diag.pipeline.modelled import Modelled
 from ragen_diag.pipeline.step import Step
@@ -125,6 +126,7 @@ def _scoring(modelled: Modelled, settings: Settings) -> Scoring | None:
         noise_per_token=noise.per_token,
         noise_per_response=noise.per_response,
         probe_pairs=noise.pairs,
+        rows_within_noise=share_within_noise(modelled.scores.logp_RP, noise.per_response),
         from_ids=groups.from_ids,
         retokenised=groups.retokenised,
         note=noise.note,

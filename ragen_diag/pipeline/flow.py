@@ -45,6 +45,7 @@ from ragen_diag.pipeline.trials import with_trials
 from ragen_diag.report.product import Product
 from ragen_diag.result import Result
 from ragen_diag.rollouts import Rollouts, listing
+from ragen_diag.scoring.estimate import estimate
 from ragen_diag.settings import Settings
 from ragen_diag.spans import TagChoice, choose_tags
 
@@ -84,7 +85,7 @@ def analyze(
     located = None if ckpt is None else locate(ckpt, beside)
     if located is not None and located.path is not None:
         # Milliseconds, before a dump is read that may take minutes.
-        inspect(located.path, tokenizer=settings.tokenizer)
+        inspect(located.path, tokenizer=settings.tokenizer, base_model=settings.base_model)
     rollouts = read_dump(paths, reading=settings.reading)
     number = _choose_step(rollouts, settings.step, located)
     run, rollouts = rollouts, rollouts.at_step(number)
@@ -172,9 +173,12 @@ def _open(located: Located, settings: Settings, observer: Observer) -> "Checkpoi
         device=settings.device,
         revision=settings.revision,
         tokenizer=settings.tokenizer,
+        base_model=settings.base_model,
     )
     observer.note(f"checkpoint: {located.how}")
     observer.note(f"{checkpoint.dtype} on {checkpoint.device} ({checkpoint.reason})")
+    for note in checkpoint.notes:
+        observer.note(note)
     return checkpoint
 
 
@@ -202,6 +206,8 @@ def _score(
         prompt_format=settings.prompt_format,
     )
     _require_scorable(step, groups)
+    if len(groups.row_R):
+        observer.note(_expected(checkpoint, groups, settings))
     unfinished = observer.unfinished()
     scores = measured = None
     if len(groups.row_R):
@@ -223,6 +229,20 @@ def _score(
         against_template=against_template(step.table, checkpoint.tokenizer),
     )
     return with_trials(step, modelled, settings)
+
+
+def _expected(checkpoint: "Checkpoint", groups: Groups, settings: Settings) -> str:
+    told = estimate(
+        checkpoint.model.config,
+        groups,
+        number_bytes=checkpoint.model.dtype.itemsize,
+        accelerator=not checkpoint.device.startswith("cpu"),
+        batch_tokens=settings.batch_tokens,
+    )
+    return (
+        f"scoring {told.pairs:,} pairs: {told.tokens:,} tokens in passes of {told.batch_tokens:,},"
+        f" about {told.memory / 1e6:,.0f} MB beside the weights"
+    )
 
 
 def _require_scorable(step: Step, groups: Groups) -> None:

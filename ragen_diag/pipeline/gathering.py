@@ -11,7 +11,7 @@ import numpy as np
 
 from ragen_diag.groups import Groups
 from ragen_diag.judging.evidence import BatchEvidence, ScoringEvidence
-from ragen_diag.metrics.agreement import RolloutGap, top_two_margin
+from ragen_diag.metrics.agreement import RolloutGap, share_within_noise
 from ragen_diag.metrics.answers import answer_summary
 from ragen_diag.metrics.components import component_ranges, variance_kept
 from ragen_diag.metrics.garble import (
@@ -105,19 +105,25 @@ def _named(gap: RolloutGap | None, groups: Groups) -> str:
 def _scoring(step: Step, modelled: Modelled, settings: Settings) -> ScoringEvidence:
     groups, scores, measured = modelled.groups, modelled.scores, modelled.measured
     gap = None if measured is None else measured.gap
-    common = ScoringEvidence(
+    return ScoringEvidence(
         scored_rows=len(groups.row_R),
         prompts=len(groups.prompt_ids_P),
         used_vocabulary=used_vocabulary(groups.reasoning_ids_R),
         noise_per_token=0.0 if scores is None else scores.noise.per_token,
         noise_per_response=0.0 if scores is None else scores.noise.per_response,
-        rows_within_noise=None,
+        rows_within_noise=(
+            None
+            if scores is None
+            else share_within_noise(scores.logp_RP, scores.noise.per_response)
+        ),
         gap=gap,
         largest_response=_named(gap, groups),
         retokenised=groups.retokenised,
         prompt_forms=dict(sorted(Counter(groups.form_R).items())),
         logprobs_lacking=groups.logprobs_lacking,
         double_bos=groups.checks.double_bos,
+        quantised=modelled.checkpoint.quantised,
+        experts=modelled.checkpoint.experts,
         against_template=modelled.against_template,
         formats=modelled.formats,
         temperatures=modelled.temperatures,
@@ -128,7 +134,3 @@ def _scoring(step: Step, modelled: Modelled, settings: Settings) -> ScoringEvide
         compat=settings.compat,
         temperature=settings.temperature,
     )
-    if scores is None or scores.logp_RP.shape[1] < 2:
-        return common
-    close_R = top_two_margin(scores.logp_RP) < scores.noise.per_response
-    return replace(common, rows_within_noise=float(close_R.mean()))

@@ -38,6 +38,7 @@ def provenance(result: Result) -> list[tuple[str, str]]:
             ("dtype", f"{checkpoint.dtype}, stored as {checkpoint.stored_dtype}"),
             ("device", checkpoint.device),
             ("why this dtype and device", checkpoint.reason),
+            *(("note on the checkpoint", note) for note in checkpoint.notes),
         ]
     if scoring is not None:
         rows += [
@@ -49,12 +50,20 @@ def provenance(result: Result) -> list[tuple[str, str]]:
                 f" {number(scoring.noise_per_response)} nats/response"
                 f" ({scoring.probe_pairs:,} pairs scored twice)",
             ),
+            *_close(scoring),
             *_tokens(scoring),
         ]
         if scoring.note:
             rows.append(("note on scoring", scoring.note))
     rows.append(("ragen-diag", result.tool.version))
     return [(name, clip(value, _LONGEST_VALUE)) for name, value in rows]
+
+
+def _close(scoring: Scoring) -> list[tuple[str, str]]:
+    share = scoring.rows_within_noise
+    if share is None:
+        return []
+    return [("responses with two best prompts within it", f"{number(share, share=True)} %")]
 
 
 def _tokens(scoring: Scoring) -> list[tuple[str, str]]:

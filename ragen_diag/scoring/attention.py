@@ -128,7 +128,7 @@ def attend(
     if walk is None or unknown or attention_mask is not None or query_1HCD.shape[0] != 1:
         asked = f" ({', '.join(unknown)})" if unknown else ""
         raise PathUnusable(f"{type(layer).__name__} asks for another attention{asked}")
-    if others.get("is_causal") is False or not getattr(layer, "is_causal", True):
+    if not getattr(layer, "is_causal", True):
         raise PathUnusable(f"{type(layer).__name__} looks ahead")
     keys, values = walk.store(layer, key_1KCD, value_1KCD)
     out = query_1HCD.new_empty((1, query_1HCD.shape[2], query_1HCD.shape[1], values.shape[3]))

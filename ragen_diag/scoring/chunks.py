@@ -77,7 +77,7 @@ def cut(length: int, most: int) -> list[tuple[int, int]]:
     """Pieces of nearly equal size of at most `most`.
 
     >>> cut(10, 4)
-    [(0, 3), (3, 7), (7, 10)]
+    [(0, 3), (3, 6), (6, 10)]
     """
     count = max(1, -(-length // most))
     edges = [length * k // count for k in range(count + 1)]

@@ -17,7 +17,7 @@ from ragen_diag.errors import ScoringError
 from ragen_diag.scoring.batches import default_budget, default_chunk
 from ragen_diag.scoring.full import Full
 from ragen_diag.scoring.journal import Journal, Record
-from ragen_diag.scoring.pairs import Pairs, row_pieces
+from ragen_diag.scoring.pairs import Pairs, piece_tokens, row_pieces
 from ragen_diag.scoring.prefix import Prefix
 from ragen_diag.scoring.probe import Pair
 from ragen_diag.scoring.ragged import Ragged
@@ -26,11 +26,6 @@ from ragen_diag.scoring.unusable import PathUnusable
 
 PATHS = ("ragged", "prefix", "full")
 """In the order they are tried: each is slower than the one before, and right for more models."""
-
-PIECE_PROMPTS, PIECE_TOKENS = 32, 2**14
-"""Tokens of a piece of rows: that many times the longest prompt, which every piece reads again, so
-that this costs 3 % at most; and no fewer than the second number."""
-
 
 _MODEL_ERRORS = (
     *(AttributeError, IndexError, KeyError, NotImplementedError),
@@ -139,8 +134,7 @@ def score_columns(
     logp_UP = np.full((len(pairs.rows_R), len(pairs.prompt_ids_P)), np.nan)
     tokens: dict[Pair, NDArray[np.float64]] = {}
     work = Work(0, 0, 0)
-    longest = max(map(len, pairs.prompt_ids_P))
-    pieces = row_pieces(pairs, max(PIECE_TOKENS, PIECE_PROMPTS * longest))
+    pieces = row_pieces(pairs, piece_tokens(pairs))
     every = range(len(pairs.prompt_ids_P))
     for number, rows in enumerate(pieces):
         part = pairs if len(pieces) == 1 else pairs.part(rows.tolist(), every)

@@ -11,6 +11,10 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+PIECE_PROMPTS, PIECE_TOKENS = 32, 2**14
+"""Tokens of a piece of rows: that many times the longest prompt, which every piece reads again, so
+that this costs 3 % at most; and no fewer than the second number."""
+
 
 class Crossing(Protocol):
     """What is needed of groups."""
@@ -83,6 +87,11 @@ class Block:
     place_N: NDArray[np.int64]
     first_U: NDArray[np.int64]
     pairs: Pairs
+
+
+def piece_tokens(pairs: Pairs) -> int:
+    """Tokens of the rows that are scored together under all prompts."""
+    return max(PIECE_TOKENS, PIECE_PROMPTS * max(map(len, pairs.prompt_ids_P)))
 
 
 def row_pieces(pairs: Pairs, tokens: int) -> list[NDArray[np.int64]]:

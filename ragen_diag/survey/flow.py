@@ -36,6 +36,7 @@ def survey(
     *,
     ckpt: str | None = None,
     tokenizer: str | None = None,
+    base_model: str | None = None,
     observer: Observer | None = None,
 ) -> Survey:
     """What is in a dump, and whether an analysis of it, with its checkpoint, would be refused.
@@ -48,7 +49,8 @@ def survey(
     """
     given = [paths] if isinstance(paths, str | Path) else list(paths)
     named = tuple(str(path) for path in given)
-    found = check(ckpt, tokenizer, [Path(path) for path in given if not is_remote(path)])
+    beside = [Path(path) for path in given if not is_remote(path)]
+    found = check(ckpt, tokenizer, beside, base_model=base_model)
     try:
         dump = open_dump(given, reading or Reading())
     except DumpError as error:

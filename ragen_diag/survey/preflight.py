@@ -3,15 +3,15 @@
 Reads headers and configuration, never a tensor; imports no torch.
 """
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ragen_diag.checkpoints.folder import CheckpointFiles
-from ragen_diag.checkpoints.layouts import inspect
+from ragen_diag.checkpoints.adapter import AdapterFiles
+from ragen_diag.checkpoints.gguf import GgufFiles
+from ragen_diag.checkpoints.layouts import Files, inspect
 from ragen_diag.checkpoints.locate import Located, locate
-from ragen_diag.errors import CheckpointError
+from ragen_diag.errors import CheckpointError, UsageError
 from ragen_diag.rollouts import listing
 from ragen_diag.survey.facts import Checkpoint, Problem, problem
 from ragen_diag.survey.tokenizer import TokenCounter
@@ -28,14 +28,21 @@ class Preflight:
     problems: list[Problem] = field(default_factory=list)
 
 
-def check(ckpt: str | None, tokenizer: str | None, dump_paths: Sequence[Path]) -> Preflight:
+def check(
+    ckpt: str | None,
+    tokenizer: str | None,
+    dump_paths: Sequence[Path],
+    *,
+    base_model: str | None = None,
+) -> Preflight:
     """Find and inspect the checkpoint, if one is named, and open the tokenizer, if there is one."""
     found = Preflight()
     located = None if ckpt is None else _locate(ckpt, dump_paths, found)
-    files = None if located is None else _inspect(located, tokenizer, found)
+    files = None if located is None else _inspect(located, tokenizer, base_model, found)
     source = tokenizer
     if source is None and located is not None:
-        source = located.hub_id or str(located.path)
+        source = files.tokenizer if isinstance(files, AdapterFiles) else str(located.path)
+        source = located.hub_id or source
     if source is not None:
         try:
             found.counter = TokenCounter(source)
@@ -127,33 +134,38 @@ def _locate(ckpt: str, dump_paths: Sequence[Path], found: Preflight) -> Located 
     return located
 
 
-def _inspect(located: Located, tokenizer: str | None, found: Preflight) -> CheckpointFiles | None:
+def _inspect(
+    located: Located, tokenizer: str | None, base_model: str | None, found: Preflight
+) -> Files | None:
     if located.path is None:
         return None
     try:
-        return inspect(located.path, tokenizer=tokenizer)
-    except CheckpointError as error:
+        files = inspect(located.path, tokenizer=tokenizer, base_model=base_model)
+    except (CheckpointError, UsageError) as error:
         found.problems.append(problem("checkpoint_unusable", "error", str(error)))
         return None
+    if isinstance(files, AdapterFiles) and files.base_files is None:
+        message = (
+            f"the adapter's base, {files.base.how}, is not looked at, as nothing is downloaded here"
+        )
+        found.problems.append(problem("checkpoint_on_hub", "note", message))
+    if isinstance(files, GgufFiles) and files.quantised:
+        message = (
+            f"GGUF weights quantised to {files.stored_dtype}: these are not the log-probs of the"
+            " policy that was trained"
+        )
+        found.problems.append(problem("checkpoint_quantised", "warning", message))
+    return files
 
 
-def _facts(
-    located: Located, files: CheckpointFiles | None, counter: TokenCounter | None
-) -> Checkpoint:
+def _facts(located: Located, files: Files | None, counter: TokenCounter | None) -> Checkpoint:
     return Checkpoint(
         found=located.how,
         path=located.hub_id or str(located.path),
         step=located.step,
         stored_dtype=None if files is None else files.stored_dtype,
-        weight_bytes=None if files is None else sum(w.stat().st_size for w in files.weights),
-        vocabulary=None if files is None else _vocabulary_size(files.path / "config.json"),
+        weight_bytes=None if files is None else files.weight_bytes,
+        vocabulary=None if files is None else files.vocabulary,
         largest_token_id=None if counter is None else counter.largest_id,
         context=None if files is None else files.max_length,
     )
-
-
-def _vocabulary_size(config: Path) -> int | None:
-    """`vocab_size`, where the configuration, which was read before, names it."""
-    values = json.loads(config.read_bytes())
-    size = values.get("vocab_size")
-    return size if isinstance(size, int) and size > 0 else None

@@ -116,6 +116,30 @@ def _double_bos(evidence: BatchEvidence) -> Finding | None:
     )
 
 
+def _quantised(evidence: BatchEvidence) -> Finding | None:
+    if evidence.scoring is None or not evidence.scoring.quantised:
+        return None
+    return finding(
+        "quantised_checkpoint",
+        "warning",
+        "The checkpoint's weights are quantised: these are not the log-probs of the policy that"
+        " was trained.",
+    )
+
+
+def _experts(evidence: BatchEvidence) -> Finding | None:
+    scoring = evidence.scoring
+    if scoring is None or not scoring.experts or _gap(evidence) is None:
+        return None
+    return finding(
+        "mixture_of_experts",
+        "note",
+        f"The model chooses among {scoring.experts} experts for each token, and engines choose"
+        " differently for about one in ten: the dump's log-probs can't be matched closely.",
+        {"experts": scoring.experts},
+    )
+
+
 def _gap(evidence: BatchEvidence) -> RolloutGap | None:
     gap = evidence.scoring.gap if evidence.scoring else None
     return gap if gap is not None and (gap.tokens or gap.infinite) else None
@@ -199,6 +223,8 @@ RULES: tuple[Callable[[BatchEvidence], Finding | None], ...] = (
     _mixed_prompt_forms,
     _against_template,
     _double_bos,
+    _quantised,
+    _experts,
     _logprobs_left_out,
     _filtered_logprobs,
     _extreme_gaps,
