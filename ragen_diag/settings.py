@@ -105,7 +105,7 @@ class Settings:
     dtype: DtypeChoice = "auto"
     device: str = "auto"
     batch_tokens: int | None = None
-    """Padded tokens in one forward pass; None takes a fixed function of the model's shape."""
+    """Tokens in one forward pass; None takes a fixed function of the model's shape."""
     temperature: float = 1.0
     """Logits are divided by this before the softmax."""
     compat: Compat = "none"

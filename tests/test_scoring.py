@@ -181,6 +181,56 @@ def test_equal_rows_are_scored_once() -> None:
     assert [call.pairs for call in calls] == [10 * n for n in range(1, 7)]
 
 
+class Keeping(Fixed):
+    """Gives the logits that it is asked for, by their number or their places."""
+
+    def forward(
+        self, input_ids: torch.Tensor, use_cache: bool = False, logits_to_keep: Any = 0
+    ) -> CausalLMOutput:
+        kept = slice(-logits_to_keep, None) if isinstance(logits_to_keep, int) else logits_to_keep
+        return CausalLMOutput(logits=super().forward(input_ids).logits[:, kept])
+
+
+class Swallowing(Fixed):
+    """Takes the word and gives all logits."""
+
+    def forward(
+        self, input_ids: torch.Tensor, use_cache: bool = False, logits_to_keep: Any = 0
+    ) -> CausalLMOutput:
+        return super().forward(input_ids)
+
+
+class Renamed(Fixed):
+    """Knows the word by its old name alone, and swallows any other."""
+
+    def forward(
+        self, input_ids: torch.Tensor, num_logits_to_keep: int = 0, **others: Any
+    ) -> CausalLMOutput:
+        assert "logits_to_keep" not in others
+        return super().forward(input_ids)
+
+
+@pytest.mark.parametrize("kind", [Keeping, Swallowing, Renamed])
+def test_however_a_model_takes_the_number_of_logits(kind: type[Fixed]) -> None:
+    cross = Rows([[0, 1], [0, 1, 2]], [[], [1]], [[2, 0], [0]])
+    expected_RP = np.log([[1 / 11 * 1 / 4, 2 / 4 * 1 / 8], [1 / 4, 1 / 8]])
+    result = score(Policy(kind(ODDS), vocab_size=3), cross, response_ids=cross.names)
+    np.testing.assert_allclose(result.logp_RP, expected_RP, atol=1e-6)
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_no_token_is_taken_for_padding(path: str) -> None:
+    """Id 0, and the end of text wherever it stands, count as what they are."""
+    model = tiny("llama-gqa-tied", eos_token_id=1, pad_token_id=None)
+    cross = Rows([[5, 1, 6], [0, 0, 7, 1]], [[], [0], []], [[0, 0, 1], [4, 1, 0, 0], [1]])
+    reference_RP = score_naive(model, *cross.lists())
+    found_RP = score_columns(path, cross.pairs(), how(model, 16), set()).logp_UP
+    assert per_token(found_RP, reference_RP, cross) < TOLERANCE
+    # Every token of the reference counts: the same without the last one is another score.
+    shorter = score_naive(model, cross.prompt_ids_P, [[]], [[0, 0]])
+    assert np.abs(shorter - reference_RP[:1]).min() > 1e-3
+
+
 class Poisoned(Fixed):
     """Not finite where id 2 was read, or wherever more than one row is in the batch."""
 

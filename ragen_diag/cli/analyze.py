@@ -96,7 +96,7 @@ def analyze(
         typer.Option(
             min=1,
             rich_help_panel=_MODEL,
-            help="Padded tokens per forward pass; default: a fixed function of the vocabulary.",
+            help="Tokens per forward pass; default: a fixed function of the model's shape.",
             show_default=False,
         ),
     ] = None,
