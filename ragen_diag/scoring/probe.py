@@ -20,8 +20,8 @@ TOLERANCE = {"float64": 2e-5, "float32": 2e-5, "float16": 5e-3, "bfloat16": 5e-2
 wrong mask, cache or position 1e-3 to 10. The half precisions are allowed what the shape of a
 batch alone changes in them (single tokens by 0.1, a row's mean by 0.01)."""
 
-LOGITS = 2**22
-"""Logits that the reference holds at a time: 16 MiB in float32. Of a longer row some tokens are
+LOGITS = 2**21
+"""Logits that the reference holds at a time: 8 MiB in float32. Of a longer row some tokens are
 compared, from its first to its last."""
 
 Pair = tuple[int, int]
