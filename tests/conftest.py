@@ -10,6 +10,9 @@ from ragen_diag.pipeline import analyze
 from ragen_diag.report.product import Product
 
 ROOT = Path(__file__).parent.parent
+collect_ignore = ["benchmarks/scoring"]
+"""The benchmark needs packages of its own, so its modules are not searched for doctests."""
+
 SAMPLE_RUNS = ROOT / "sample_runs"
 
 # The models are tiny: more threads than one only wait for each other.
