@@ -36,7 +36,7 @@ WHY_NOT = {
     "gpt-oss-sinks": "GptOssAttention asks for another attention (s_aux)",
     "falcon-alibi": "the attention of FalconForCausalLM can't be replaced",
     "mamba": "the attention of MambaForCausalLM can't be replaced",
-    "dynamic-rope": "ragged path differs from the reference by",
+    "dynamic-rope": "rotary frequencies change beyond 16 tokens",
 }
 
 
@@ -45,6 +45,24 @@ def test_why_the_fast_path_was_not_taken_is_said(name: str) -> None:
     cross = rows()
     result = score(Policy(tiny(name)), cross, response_ids=cross.names)
     assert result.noise.note is not None and WHY_NOT[name] in result.noise.note
+
+
+@pytest.mark.parametrize("bound", [32, 64])
+def test_a_bound_of_length_that_some_pairs_alone_cross(bound: int) -> None:
+    """Prompt 4 stays under a bound of 32 and most of its pairs do not: others are on one side of it
+    all along, the longest and the median pair among them."""
+    rope = {"rope_type": "longrope", "rope_theta": 10_000.0, "factor": 4.0}
+    rope |= {"short_factor": [1.0] * 4, "long_factor": [1.5, 2.0, 3.0, 4.0]}
+    rope |= {"original_max_position_embeddings": bound}
+    model = tiny("phi3", rope_parameters=rope, original_max_position_embeddings=bound)
+    rng = np.random.default_rng(0)
+    prompts = [rng.integers(0, VOCAB, n).tolist() for n in (40, 8, 9, 10, 27)]
+    responses = [rng.integers(0, VOCAB, n).tolist() for n in (10, 6, 7, 8)]
+    cross = Rows(prompts, [[]] * 4, responses)
+    result = score(Policy(model), cross, response_ids=cross.names)
+    assert per_token(result.logp_RP, score_naive(model, *cross.lists()), cross) < TOLERANCE
+    # Where no pair comes near the bound nothing speaks against the fast path.
+    assert result.noise.path == ("full" if bound == 32 else "ragged")
 
 
 @pytest.mark.parametrize("path", ["ragged", "prefix", "full"])

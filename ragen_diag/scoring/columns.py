@@ -27,6 +27,9 @@ from ragen_diag.scoring.unusable import PathUnusable
 PATHS = ("ragged", "prefix", "full")
 """In the order they are tried: each is slower than the one before, and right for more models."""
 
+LENGTH_DEPENDENT = ("dynamic", "longrope", "'su'")
+"""Rotary types whose frequencies depend on the length of the sequence at hand."""
+
 _MODEL_ERRORS = (
     *(AttributeError, IndexError, KeyError, NotImplementedError),
     *(RuntimeError, TypeError, ValueError),
@@ -104,6 +107,8 @@ def open_path(name: str, pairs: Pairs, how: How) -> tuple[Path, int]:
     Raises:
         PathUnusable: it can't be taken with this model.
     """
+    if name != "full":
+        _require_steady_rope(how.model.config, pairs)
     if name == "ragged":
         size = {"float64": 8, "float32": 4}.get(how.dtype, 2)
         chunk = how.batch_tokens or default_chunk(
@@ -113,6 +118,27 @@ def open_path(name: str, pairs: Pairs, how: How) -> tuple[Path, int]:
     budget = how.batch_tokens or default_budget(how.vocab_size, accelerator=how.accelerator)
     path = Prefix if name == "prefix" else Full
     return path(how.model, pairs, batch_tokens=budget, temperature=how.temperature), budget
+
+
+def _require_steady_rope(config: Any, pairs: Pairs) -> None:
+    """Refuse what reads a prompt once, where rotary frequencies depend on the whole length: a pair
+    may cross the bound that its prompt alone does not, which no few probed pairs would show."""
+    tables = [getattr(config, name, None) for name in ("rope_parameters", "rope_scaling")]
+    told = " ".join(map(str, tables))
+    if not any(kind in told for kind in LENGTH_DEPENDENT):
+        return
+    holders = [config, *(table for table in tables if isinstance(table, dict))]
+    bounds = [_value(holder, "original_max_position_embeddings") for holder in holders]
+    if "dynamic" in told:
+        bounds.append(_value(config, "max_position_embeddings"))
+    bound = min((b for b in bounds if isinstance(b, int)), default=0)
+    longest = max(map(len, pairs.prompt_ids_P)) + int(pairs.stop_R.max())
+    if longest > bound:
+        raise PathUnusable(f"rotary frequencies change beyond {bound} tokens")
+
+
+def _value(holder: Any, name: str) -> Any:
+    return holder.get(name) if isinstance(holder, dict) else getattr(holder, name, None)
 
 
 def score_columns(
