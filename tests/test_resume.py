@@ -99,7 +99,13 @@ def test_interrupted_at_the_terminal(tmp_path: Path) -> None:
     step = SAMPLE_RUNS / "healthy" / "rollouts" / "step_00000.parquet"
     words = ["analyze", str(step), "--ckpt", "step_00000", "--resamples", "100", "--quiet"]
     command = [sys.executable, "-m", "ragen_diag", *words, "--out"]
-    run = subprocess.Popen([*command, str(tmp_path / "a")], stderr=subprocess.PIPE, text=True)
+    run = subprocess.Popen(
+        [*command, str(tmp_path / "a")],
+        stderr=subprocess.PIPE,
+        text=True,
+        # A shell in the background starts its children deaf to it.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )
     kept = tmp_path / "a" / "unfinished"
     deadline = time.monotonic() + 120
     while not list(kept.glob("*.npz")) and time.monotonic() < deadline:
