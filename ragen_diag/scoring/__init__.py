@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from ragen_diag import __version__
 from ragen_diag.errors import ScoringError
 from ragen_diag.scoring.journal import Journal, Resume
 from ragen_diag.scoring.pairs import Block, Crossing, blocks
@@ -84,7 +85,7 @@ def score(
         temperature=temperature,
     )
     apart = blocks(groups)
-    journal = None if resume is None else Journal(resume, _inputs(apart, how))
+    journal = None if resume is None else Journal(resume, _inputs(apart, groups, how))
     advance = _counter(on_progress, sum(block.pairs.size for block in apart))
     logp_RP = np.full((len(groups.reasoning_ids_R), len(groups.prompt_ids_P)), -np.inf)
     own_logp: dict[int, NDArray[np.float64]] = {}
@@ -153,15 +154,17 @@ def _own_pairs(block: Block, groups: Crossing) -> list[tuple[int, int]]:
     return list(zip(block.place_N.tolist(), own_N, strict=True))
 
 
-def _inputs(apart: Sequence[Block], how: "How") -> bytes:
-    """What the scores depend on, besides the model's weights."""
+def _inputs(apart: Sequence[Block], groups: Crossing, how: "How") -> bytes:
+    """What the records of the scores depend on, besides the model's weights."""
     import torch
     import transformers
 
     pairs = [(b.pairs.prompt_ids_P, b.pairs.opening_ids_R, b.pairs.reasoning_ids_R) for b in apart]
+    # Of a row's own prompts alone single tokens are kept.
+    own = [sorted(set(_own_pairs(block, groups))) for block in apart]
     settings = [how.dtype, str(how.model.device), how.batch_tokens, how.temperature]
-    versions = [torch.__version__, transformers.__version__, torch.get_num_threads()]
-    return json.dumps([pairs, settings, versions]).encode()
+    versions = [__version__, torch.__version__, transformers.__version__, torch.get_num_threads()]
+    return json.dumps([pairs, own, settings, versions]).encode()
 
 
 def _check(checkpoint: Policy, groups: Crossing, response_ids: Sequence[str]) -> None:
