@@ -28,6 +28,7 @@ from ragen_diag.scoring.batches import (
     padded_batches,
 )
 from ragen_diag.scoring.columns import PATHS, score_columns
+from ragen_diag.scoring.head import Head
 from ragen_diag.scoring.naive import score_naive, score_pair, token_logp
 
 
@@ -310,6 +311,37 @@ def test_half_precision_stays_within_its_tolerance() -> None:
     result = score(Policy(model, dtype="bfloat16"), cross, response_ids=cross.names)
     assert result.noise.path == "ragged"
     assert 1e-5 < result.noise.per_token < result.noise.tolerance == 5e-2
+
+
+@pytest.mark.parametrize("certain", [0.0, 10.0, 18.0])
+def test_a_head_in_half_precision_is_exact_for_tokens_that_are_near_certain(certain: float) -> None:
+    """Of products that are rounded to 8 bits a sum over words is right on average, but not where
+    one word is all of it. Against float64 arithmetic on the same numbers."""
+    torch.manual_seed(0)
+    weight_VH = torch.randn(5000, 64) / 8
+    target_T = torch.randint(0, 5000, (200,))
+    hidden_TH = torch.randn(200, 64) / 2 + certain * weight_VH[target_T]
+    bias_V = torch.randn(5000).bfloat16()
+    weight_VH, hidden_TH = weight_VH.bfloat16(), hidden_TH.bfloat16()
+    logits_TV = 0.9 * (hidden_TH.double() @ weight_VH.double().T + bias_V.double())
+    expected_T = torch.log_softmax(logits_TV, 1)[torch.arange(200), target_T]
+    found_T = Head(weight_VH, bias_V, 0.9, None, 1.0).log_probs(
+        hidden_TH, torch.arange(200), target_T
+    )
+    assert (found_T - expected_T).abs().max() < 2e-3
+    assert found_T.max() < 1e-5
+    assert expected_T.mean() == pytest.approx({0.0: -9, 10.0: -1, 18.0: 0}[certain], abs=0.6)
+
+
+def test_memory_that_runs_out_in_the_reference_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, cross = tiny("gpt2"), rows()
+
+    def full(*args: object, **kwargs: object) -> object:
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 5.70 GiB")
+
+    monkeypatch.setattr(model.base_model, "forward", full)
+    with pytest.raises(ScoringError, match="out of memory while scoring"):
+        score(Policy(model), cross, response_ids=cross.names)
 
 
 lengths = st.lists(st.integers(1, 30), min_size=1, max_size=60)

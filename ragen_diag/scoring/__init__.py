@@ -69,10 +69,11 @@ def score(
 
     Raises:
         ScoringError: nothing to score, ids that the model doesn't have, scores that are not
-            finite even one by one, or no way of scoring that agrees with the model's own forward.
+            finite even one by one, no way of scoring that agrees with the model's own forward, or
+            no memory left.
         UsageError: `resume` names a folder that can't be written.
     """
-    from ragen_diag.scoring.columns import How
+    from ragen_diag.scoring.columns import How, enough_memory
     from ragen_diag.scoring.threads import fitting_threads
 
     _check(checkpoint, groups, response_ids)
@@ -90,7 +91,7 @@ def score(
     logp_RP = np.full((len(groups.reasoning_ids_R), len(groups.prompt_ids_P)), -np.inf)
     own_logp: dict[int, NDArray[np.float64]] = {}
     noises, work = [], Work(0, 0, 0)
-    with fitting_threads(checkpoint.model):
+    with fitting_threads(checkpoint.model), enough_memory():
         for number, block in enumerate(apart):
             chosen = _score_block(block, groups, how, response_ids, journal, str(number), advance)
             columns = chosen.columns

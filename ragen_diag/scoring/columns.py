@@ -84,19 +84,26 @@ class Columns:
 
 
 @contextmanager
-def _model_errors() -> Iterator[None]:
-    """What a model's own code raises when it is handed what it was not written for.
-
-    Memory that runs out is no such thing: another path would need more.
-    """
+def enough_memory() -> Iterator[None]:
+    """Say in words that memory ran out: no other path is tried then, as it would need more."""
     try:
         yield
-    except _MODEL_ERRORS as error:
+    except RuntimeError as error:
         if isinstance(error, torch.OutOfMemoryError) or "can't allocate memory" in str(error):
             raise ScoringError(
                 "out of memory while scoring; try a smaller --batch-tokens, such as 128, or "
                 "--dtype bfloat16"
             ) from error
+        raise
+
+
+@contextmanager
+def _model_errors() -> Iterator[None]:
+    """What a model's own code raises when it is handed what it was not written for."""
+    try:
+        with enough_memory():
+            yield
+    except _MODEL_ERRORS as error:
         raise PathUnusable(f"{type(error).__name__}: {error}".splitlines()[0]) from error
 
 

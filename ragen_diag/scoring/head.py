@@ -13,6 +13,8 @@ from ragen_diag.scoring.unusable import PathUnusable
 TILE = {"cpu": (512, 1024), "accelerator": (4096, 16384)}
 """Rows and words: on a CPU 2 MiB, which stay in its cache."""
 
+_HALF = (torch.bfloat16, torch.float16)
+
 MULTIPLIERS = ("logit_scale", "lm_head_multiplier")
 DIVISORS = ("logits_scaling",)
 SOFTCAPS = ("final_logit_softcapping",)
@@ -40,9 +42,15 @@ class Head:
         hidden_NH = hidden_NH.to(self.weight_VH.device)
         target_TH = _wide(self.weight_VH[target_T])
         logit_T = (_wide(hidden_NH[by_T]) * target_TH).sum(1)
-        if self.bias_V is not None:
-            logit_T += self.bias_V[target_T]
-        result_T: torch.Tensor = self._shaped(logit_T) - self._logsumexp(hidden_NH)[by_T]
+        bias_T = 0.0 if self.bias_V is None else self.bias_V[target_T]
+        exact_T = self._shaped(logit_T + bias_T)
+        sum_T = self._logsumexp(hidden_NH)[by_T]
+        if _rounds(hidden_NH):
+            # The sum holds the target's own logit as the tile has it. Where a token is near
+            # certain this is all of the sum, and would be off by as much as the logit is rounded.
+            tile_T = self._shaped(_wide(logit_T.to(hidden_NH.dtype)) + bias_T)
+            sum_T = sum_T + torch.log1p((exact_T - sum_T).exp() - (tile_T - sum_T).exp())
+        result_T: torch.Tensor = exact_T - sum_T
         return result_T
 
     def _logsumexp(self, hidden_NH: torch.Tensor) -> torch.Tensor:
@@ -73,11 +81,16 @@ class Head:
 
 
 def _product(h_NH: torch.Tensor, w_WH: torch.Tensor, buffer: torch.Tensor) -> torch.Tensor:
-    """(rows, words) in float32 or more; CUDA alone sums half precision up without rounding it."""
-    if h_NH.is_cuda and h_NH.dtype in (torch.bfloat16, torch.float16):
+    """(rows, words) in float32 or more."""
+    if h_NH.is_cuda and h_NH.dtype in _HALF:
         return torch.mm(h_NH, w_WH.T, torch.float32)
     tile_NW = buffer[: len(h_NH) * len(w_WH)].view(len(h_NH), len(w_WH))
     return _wide(torch.mm(h_NH, w_WH.T, out=tile_NW))
+
+
+def _rounds(hidden_NH: torch.Tensor) -> bool:
+    """A product of half precision is rounded to it again, except on CUDA."""
+    return hidden_NH.dtype in _HALF and not hidden_NH.is_cuda
 
 
 def _wide(x: torch.Tensor) -> torch.Tensor:
