@@ -7,7 +7,6 @@ beside the target and moved file by file at the end, `result.json` last.
 
 import os
 import re
-import shutil
 import signal
 import tempfile
 import threading
@@ -23,6 +22,7 @@ from ragen_diag.report.html import render_html
 from ragen_diag.report.markdown import render_markdown
 from ragen_diag.report.product import Product
 from ragen_diag.result import CheckpointInput, DumpInput, read_result
+from ragen_diag.scoring.journal import discard
 from ragen_diag.scoring.scores import write_scores
 
 FILES = (
@@ -90,7 +90,7 @@ def write_folder(
             _render(product, Path(drafts), plot_format)
             with _uninterrupted():
                 moved = _move(Path(drafts), out_dir)
-                shutil.rmtree(out_dir / UNFINISHED, ignore_errors=True)
+                discard(out_dir / UNFINISHED)
                 return moved
     except OSError as error:
         raise UsageError(f"{out_dir}: cannot be written ({error.strerror or error})") from error

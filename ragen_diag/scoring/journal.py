@@ -1,15 +1,16 @@
 """What is scored already, kept in files so that a run that was stopped goes on where it was.
 
 One file for each column of a block of rows, written beside and then renamed: whatever stops the
-run, a file is whole or not there. Knows no model.
+run, a file is whole or not there. Its name tells the inputs, so that another run which was given
+the same folder at the same time does no harm. Knows no model.
 """
 
 import hashlib
-import json
 import os
-import shutil
+import re
 import zipfile
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,7 +19,7 @@ from numpy.typing import NDArray
 
 from ragen_diag.errors import UsageError
 
-_OWNER = "inputs.json"
+_OURS = re.compile(r"[\w-]+\.(?P<key>[0-9a-f]{32})\.(npz|\d+\.partial)")
 
 Record = Mapping[str, NDArray[np.float64]]
 
@@ -38,15 +39,16 @@ class Journal:
 
     def __init__(self, resume: Resume, inputs: bytes) -> None:
         self._folder = resume.folder
-        self._key = hashlib.sha256(resume.identity.encode() + b"\0" + inputs).hexdigest()
-        if _read_key(self._folder) != self._key:
-            shutil.rmtree(self._folder, ignore_errors=True)
+        self._key = hashlib.sha256(resume.identity.encode() + b"\0" + inputs).hexdigest()[:32]
+        discard(self._folder, keep=self._key)
 
     def read(self, name: str) -> Record | None:
         """A record that was written, or None. Records hold "sums" and "tokens"."""
-        file = self._folder / f"{name}.npz"
         try:
-            with file.open("rb") as stream, np.load(stream, allow_pickle=False) as arrays:
+            with (
+                self._file(name).open("rb") as stream,
+                np.load(stream, allow_pickle=False) as arrays,
+            ):
                 return {key: arrays[key] for key in ("sums", "tokens")}
         except (OSError, EOFError, KeyError, ValueError, zipfile.BadZipFile):
             # Not there, or damaged by something else than a stop: then it is scored again.
@@ -54,33 +56,35 @@ class Journal:
 
     def write(self, name: str, record: Record) -> None:
         """Keep a record, all of it or nothing."""
-        partial = self._folder / f"{name}.partial.npz"
+        file = self._file(name)
+        partial = file.with_suffix(f".{os.getpid()}.partial")
         try:
-            if not self._folder.exists():
-                self._claim()
+            self._folder.mkdir(parents=True, exist_ok=True)
             with partial.open("wb") as stream:
                 np.savez(stream, sums=record["sums"], tokens=record["tokens"])
-            os.replace(partial, self._folder / f"{name}.npz")
+            os.replace(partial, file)
+        except FileNotFoundError:
+            # Another run with this folder has just thrown it away; the scores are at hand.
+            return
         except OSError as error:
-            raise UsageError(_unwritable(self._folder, error)) from error
+            raise UsageError(
+                f"{self._folder}: unfinished scores can't be kept there ({error.strerror}); choose"
+                " another folder with --out"
+            ) from error
 
-    def _claim(self) -> None:
-        self._folder.mkdir(parents=True)
-        partial = self._folder / f"{_OWNER}.partial"
-        partial.write_text(json.dumps({"key": self._key}))
-        os.replace(partial, self._folder / _OWNER)
-
-
-def _read_key(folder: Path) -> str | None:
-    try:
-        told = json.loads((folder / _OWNER).read_bytes())
-    except (OSError, ValueError):
-        return None
-    return told.get("key") if isinstance(told, dict) else None
+    def _file(self, name: str) -> Path:
+        return self._folder / f"{name}.{self._key}.npz"
 
 
-def _unwritable(folder: Path, error: OSError) -> str:
-    return (
-        f"{folder}: unfinished scores can't be kept there ({error.strerror}); choose another folder"
-        " with --out"
-    )
+def discard(folder: Path, *, keep: str | None = None) -> None:
+    """Remove the records in a folder but those of one key, and the folder if it is empty then.
+
+    Files of others are left alone, and what can't be removed stays: it bears another key.
+    """
+    with suppress(OSError):
+        for file in folder.iterdir():
+            named = _OURS.fullmatch(file.name)
+            if named and named["key"] != keep:
+                with suppress(OSError):
+                    file.unlink()
+        folder.rmdir()
