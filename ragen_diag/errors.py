@@ -4,6 +4,7 @@
     ├── UsageError        the command's words do not fit together
     ├── DumpError         a rollout dump cannot be read, or what it holds cannot be used
     ├── CheckpointError   a checkpoint is missing, incomplete or not loadable as it stands
+    ├── HistoryError      a training run's own log cannot be read
     ├── ScoringError      the model ran but gave nothing that may be trusted
     └── ResultError       a saved result cannot be read or compared
 
@@ -27,6 +28,10 @@ class DumpError(RagenDiagError):
 
 class CheckpointError(RagenDiagError):
     """A checkpoint without weights, tokenizer or configuration, or with weights that do not fit."""
+
+
+class HistoryError(RagenDiagError):
+    """A scalar log that is missing, damaged, of an unknown kind, or without steps or numbers."""
 
 
 class Interrupted(RagenDiagError):
