@@ -22,20 +22,20 @@ SCHEMA_VERSION = 1
 """Raised when a reader of the old form would misread the new one."""
 
 
-class _Part(BaseModel):
+class Part(BaseModel):
     """Frozen, complete and finite: an unknown key or a NaN is a bug, not data."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
-class Tool(_Part):
+class Tool(Part):
     """What wrote the result."""
 
     name: Literal["ragen-diag"] = "ragen-diag"
     version: str = __version__
 
 
-class DumpInput(_Part):
+class DumpInput(Part):
     """The rollout dump that was read."""
 
     paths: tuple[str, ...]
@@ -47,7 +47,7 @@ class DumpInput(_Part):
     notes: Mapping[str, int] = Field(description="repairs and drops at reading, by reason")
 
 
-class CheckpointInput(_Part):
+class CheckpointInput(Part):
     """The checkpoint that scored the rollouts."""
 
     path: str
@@ -62,7 +62,7 @@ class CheckpointInput(_Part):
     notes: tuple[str, ...] = Field(default=(), description="what else was met on loading")
 
 
-class Spans(_Part):
+class Spans(Part):
     """Which part of a response was taken as reasoning."""
 
     open: str | None
@@ -72,7 +72,7 @@ class Spans(_Part):
     counts: Mapping[str, int] = Field(description="responses by state of their reasoning span")
 
 
-class PromptFormats(_Part):
+class PromptFormats(Part):
     """A few rows scored with their prompts in several formats."""
 
     used: str
@@ -88,7 +88,7 @@ class PromptFormats(_Part):
     )
 
 
-class Scoring(_Part):
+class Scoring(Part):
     """How the cross-scores were computed, and how far they can be trusted."""
 
     path: str = Field(description="which scorer ran")
@@ -124,7 +124,7 @@ class Scoring(_Part):
     )
 
 
-class Inputs(_Part):
+class Inputs(Part):
     """Everything the numbers depend on."""
 
     dump: DumpInput
@@ -134,7 +134,7 @@ class Inputs(_Part):
     settings: Mapping[str, JsonValue]
 
 
-class Counts(_Part):
+class Counts(Part):
     """How many rows, and how many were left out for which reason."""
 
     rows: int
@@ -144,7 +144,7 @@ class Counts(_Part):
     excluded: Mapping[str, int]
 
 
-class Result(_Part):
+class Result(Part):
     """One step, measured and judged."""
 
     schema_version: Literal[1] = 1

@@ -57,6 +57,8 @@ class Rollouts:
     paths: tuple[str, ...]
     sha256: str | None
     notes: Mapping[str, int] = field(default_factory=dict)
+    written_again: tuple[int, ...] = ()
+    """Steps that stand in the dump twice, as after a resume, in ascending order."""
 
     @property
     def steps(self) -> list[int | None]:

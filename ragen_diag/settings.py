@@ -76,6 +76,40 @@ class Scope:
         return self.kind if self.turn is None else f"turn_{self.turn}"
 
 
+@dataclass(frozen=True)
+class ScorerChoice:
+    """Which checkpoint scores each step of a run.
+
+    "own": the one of the very step, steps without one go unscored. "nearest": that, or else the
+    nearest before. "fixed": `checkpoint` for all steps alike.
+    """
+
+    kind: Literal["own", "nearest", "fixed"] = "nearest"
+    checkpoint: str | None = None
+
+    @classmethod
+    def parse(cls, text: str) -> "ScorerChoice":
+        """The choice that `str` writes.
+
+        Raises:
+            ValueError: another text; the message names the words there are.
+
+        >>> ScorerChoice.parse("fixed:step_0"), str(ScorerChoice.parse("own"))
+        (ScorerChoice(kind='fixed', checkpoint='step_0'), 'own')
+        """
+        if text == "own":
+            return cls("own")
+        if text == "nearest":
+            return cls("nearest")
+        kind, colon, checkpoint = text.partition(":")
+        if kind == "fixed" and colon and checkpoint:
+            return cls("fixed", checkpoint)
+        raise ValueError(f"{text!r}: give own, nearest, or fixed:CKPT")
+
+    def __str__(self) -> str:
+        return self.kind if self.checkpoint is None else f"fixed:{self.checkpoint}"
+
+
 FIRST_TURN = Scope()
 """The headline: the prompts of later turns hold the model's own earlier reasoning."""
 
@@ -108,6 +142,9 @@ class Settings:
     """Tokens in one forward pass; None takes a fixed function of the model's shape."""
     temperature: float = 1.0
     """Logits are divided by this before the softmax."""
+    yardstick: bool = False
+    """The checkpoint is one yardstick for several steps, and not the policy of the step: that it
+    disagrees with the dump's log-probabilities is expected."""
     compat: Compat = "none"
     """"ragen": per-token metrics by the public implementation's formula instead of Eq. 1."""
     resamples: int = 2000
@@ -127,3 +164,24 @@ class Settings:
             "rewards": [list(weighted) for weighted in self.reading.rewards],
         }
         return values
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunSettings:
+    """Choices of a post-mortem of a whole run, beside those for each of its steps."""
+
+    scorer: ScorerChoice = ScorerChoice()
+    history: tuple[str, ...] = ()
+    """Scalar logs of the trainer: files, or folders of one."""
+    every: int = 1
+    """Every how-manieth step of the rollouts is analysed; the first and the last always are."""
+    tokens: bool = False
+    """Whether some responses are shown token by token."""
+    step_minutes: float | None = None
+    """What a training step takes, for the cost since the onset."""
+    gpu_hour_cost: float | None = None
+    gpus: int = 1
+
+    def as_json(self) -> dict[str, Any]:
+        """The settings as plain JSON values."""
+        return asdict(self) | {"scorer": str(self.scorer), "history": list(self.history)}

@@ -27,15 +27,20 @@ ORDER = [
     "checkpoints",
     "scoring",
     "metrics",
+    "trends",
+    "snr",
     "judging",
     "survey",
     "result",
+    "history",
+    "timeline",
+    "postmortem",
     "report",
     "pipeline",
     "cli",
 ]
 # Rooms that know nothing of ours but themselves.
-SELF_CONTAINED = {"errors", "settings", "metrics", "spans"}
+SELF_CONTAINED = {"errors", "settings", "metrics", "spans", "trends"}
 TORCH_ROOMS = {
     "checkpoints/load.py",
     "checkpoints/loading",

@@ -5,7 +5,7 @@ run/rollouts/400.jsonl  --ckpt step_400   ->  run/checkpoints/global_step_400/ac
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ragen_diag.errors import CheckpointError
@@ -77,6 +77,20 @@ def locate(ckpt: str, dump_paths: Sequence[Path]) -> Located:
     raise CheckpointError(
         f"checkpoint {ckpt}: no such path{searched}{empty}; give a folder, or a Hub id (org/name)"
     )
+
+
+def checkpoints_beside(dump_paths: Sequence[Path]) -> dict[int, Located]:
+    """Step -> its checkpoint, of all folders named after a step near the dump, in order of steps.
+
+    Looked for where `locate` looks for a name; of several of one step the nearest is taken.
+    """
+    found: dict[int, Located] = {}
+    for base in _bases(dump_paths):
+        for folder in sorted(base.iterdir()):
+            step = parse_step(folder.name)
+            if step is not None and step not in found and folder.is_dir() and _holds_model(folder):
+                found[step] = replace(_found(folder, f"of step {step}"), step=step)
+    return dict(sorted(found.items()))
 
 
 def parse_step(name: str) -> int | None:

@@ -17,6 +17,7 @@ from ragen_diag import __version__
 from ragen_diag.cli.analyze import analyze
 from ragen_diag.cli.convert import convert
 from ragen_diag.cli.convert_ckpt import convert_ckpt
+from ragen_diag.cli.postmortem import postmortem
 from ragen_diag.cli.schema import schema
 from ragen_diag.cli.validate import validate
 from ragen_diag.errors import RagenDiagError
@@ -32,6 +33,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command()(analyze)
+app.command()(postmortem)
 app.command()(validate)
 app.command()(convert)
 app.command()(convert_ckpt)

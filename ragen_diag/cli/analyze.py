@@ -1,22 +1,16 @@
 """`ragen-diag analyze`: one step, scored, measured, judged and written out."""
 
-import math
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 
-from ragen_diag.cli import reading
+from ragen_diag.cli import reading, scoring
 from ragen_diag.cli.streams import data_on_stdout, write_json
-from ragen_diag.errors import Interrupted, UsageError
-from ragen_diag.settings import Compat, DtypeChoice, PromptFormat, ReasoningTags, Scope, Settings
+from ragen_diag.errors import Interrupted
+from ragen_diag.settings import Compat, Settings
 
-_MODEL = "Model"
-_OUTPUT = "Output"
-_STATISTICS = "Statistics"
 _DEFAULTS = Settings()
-
-PlotFormat = Literal["svg", "png"]
 
 
 def analyze(
@@ -34,33 +28,10 @@ def analyze(
         typer.Option(help="Training step; default: the checkpoint's.", show_default=False),
     ] = None,
     reward: reading.RewardOption = None,
-    scope: Annotated[
-        str,
-        typer.Option(
-            help="Turns of each trajectory: first_turn, turn_K (number K), or trajectory_uniform"
-            " (one drawn by --seed). Responses are told apart within a turn only."
-        ),
-    ] = str(_DEFAULTS.scope),
-    reasoning_tags: Annotated[
-        str,
-        typer.Option(
-            help="Tags around the reasoning, as OPEN,CLOSE; 'auto' finds them, 'none' scores the"
-            " whole response."
-        ),
-    ] = "auto",
-    prompt_format: Annotated[
-        PromptFormat,
-        typer.Option(
-            metavar="FORMAT",
-            help="How prompts without token ids are taken: auto, raw or rendered text, messages"
-            " through the chat template, or stripped (text that lost its special tokens). Ids of"
-            " the dump come first in any case.",
-        ),
-    ] = _DEFAULTS.prompt_format,
-    limit: Annotated[
-        int | None,
-        typer.Option(min=2, help="Use at most N distinct prompts, drawn by --seed."),
-    ] = None,
+    scope: scoring.ScopeOption = str(_DEFAULTS.scope),
+    reasoning_tags: scoring.TagsOption = "auto",
+    prompt_format: scoring.PromptFormatOption = _DEFAULTS.prompt_format,
+    limit: scoring.LimitOption = None,
     baseline: Annotated[
         Path | None,
         typer.Option(help="result.json of a good step: thresholds become relative to it."),
@@ -73,67 +44,38 @@ def analyze(
     on_duplicate_step: reading.DuplicateStepOption = None,
     max_bad_rows: reading.MaxBadOption = reading.MAX_BAD,
     revision: Annotated[
-        str | None, typer.Option(rich_help_panel=_MODEL, help="Revision of a Hub checkpoint.")
-    ] = None,
-    tokenizer: Annotated[
         str | None,
-        typer.Option(rich_help_panel=_MODEL, help="Tokenizer, if the checkpoint has none."),
+        typer.Option(rich_help_panel=scoring.MODEL, help="Revision of a Hub checkpoint."),
     ] = None,
+    tokenizer: scoring.TokenizerOption = None,
     base_model: reading.BaseModelOption = None,
-    dtype: Annotated[
-        DtypeChoice,
-        typer.Option(
-            rich_help_panel=_MODEL,
-            metavar="DTYPE",
-            help="auto, float32, bfloat16, float16; auto is float32 on a CPU.",
-        ),
-    ] = _DEFAULTS.dtype,
-    device: Annotated[
-        str, typer.Option(rich_help_panel=_MODEL, help="auto, cpu, cuda, cuda:1, mps.")
-    ] = _DEFAULTS.device,
-    batch_tokens: Annotated[
-        int | None,
-        typer.Option(
-            min=1,
-            rich_help_panel=_MODEL,
-            help="Tokens per forward pass; default: a fixed function of the model's shape.",
-            show_default=False,
-        ),
-    ] = None,
-    temperature: Annotated[
-        float,
-        typer.Option(
-            min=1e-3, rich_help_panel=_MODEL, help="Divides the logits before the softmax."
-        ),
-    ] = _DEFAULTS.temperature,
+    dtype: scoring.DtypeOption = _DEFAULTS.dtype,
+    device: scoring.DeviceOption = _DEFAULTS.device,
+    batch_tokens: scoring.BatchTokensOption = None,
+    temperature: scoring.TemperatureOption = _DEFAULTS.temperature,
     compat: Annotated[
         Compat,
         typer.Option(
-            rich_help_panel=_STATISTICS,
+            rich_help_panel=scoring.STATISTICS,
             help="'ragen': per-token metrics by the public implementation's formula.",
         ),
     ] = _DEFAULTS.compat,
-    resamples: Annotated[
-        int,
-        typer.Option(
-            min=100, rich_help_panel=_STATISTICS, help="Bootstrap resamples and permutations."
-        ),
-    ] = _DEFAULTS.resamples,
-    seed: Annotated[
-        int, typer.Option(min=0, rich_help_panel=_STATISTICS, help="Seed of every random draw.")
-    ] = _DEFAULTS.seed,
+    resamples: scoring.ResamplesOption = _DEFAULTS.resamples,
+    seed: scoring.SeedOption = _DEFAULTS.seed,
     flat_atol: Annotated[
         float,
         typer.Option(
             min=0.0,
-            rich_help_panel=_STATISTICS,
+            rich_help_panel=scoring.STATISTICS,
             help="Rewards of a group count as equal if max - min is at most this, ...",
         ),
     ] = _DEFAULTS.flat_atol,
     flat_rtol: Annotated[
         float,
         typer.Option(
-            min=0.0, rich_help_panel=_STATISTICS, help="... plus this times their mean's size."
+            min=0.0,
+            rich_help_panel=scoring.STATISTICS,
+            help="... plus this times their mean's size.",
         ),
     ] = _DEFAULTS.flat_rtol,
     out: Annotated[
@@ -141,7 +83,7 @@ def analyze(
         typer.Option(
             "--out",
             "-o",
-            rich_help_panel=_OUTPUT,
+            rich_help_panel=scoring.OUTPUT,
             help="Output folder; default: ragen-diag-out/RUN/CHECKPOINT, named after dump and"
             " checkpoint, in the current folder.",
             show_default=False,
@@ -151,7 +93,7 @@ def analyze(
         bool,
         typer.Option(
             "--force",
-            rich_help_panel=_OUTPUT,
+            rich_help_panel=scoring.OUTPUT,
             help="Replace the results of another dump, step or checkpoint. Those of the same"
             " inputs are replaced in any case.",
         ),
@@ -159,15 +101,13 @@ def analyze(
     json: Annotated[
         bool,
         typer.Option(
-            "--json", rich_help_panel=_OUTPUT, help="Print result.json instead of the verdict."
+            "--json",
+            rich_help_panel=scoring.OUTPUT,
+            help="Print result.json instead of the verdict.",
         ),
     ] = False,
-    plot_format: Annotated[
-        PlotFormat, typer.Option(rich_help_panel=_OUTPUT, help="Format of the plot files.")
-    ] = "svg",
-    quiet: Annotated[
-        bool, typer.Option("--quiet", "-q", rich_help_panel=_OUTPUT, help="No progress.")
-    ] = False,
+    plot_format: scoring.PlotFormatOption = "svg",
+    quiet: scoring.QuietOption = False,
 ) -> None:
     """Score one step's rollouts with its checkpoint, measure, judge and report.
 
@@ -177,8 +117,6 @@ def analyze(
 
     ragen-diag analyze rollouts/400.jsonl --ckpt step_400 --baseline base/result.json
     """
-    if not math.isfinite(temperature):
-        raise UsageError(f"--temperature {temperature}: give a finite number, such as 1.0")
     settings = Settings(
         step=step,
         reading=reading.make_reading(
@@ -191,8 +129,8 @@ def analyze(
             on_duplicate_step=on_duplicate_step,
             max_bad_rows=max_bad_rows,
         ),
-        scope=_parse_scope(scope),
-        reasoning_tags=_parse_tags(reasoning_tags),
+        scope=scoring.parse_scope(scope),
+        reasoning_tags=scoring.parse_tags(reasoning_tags),
         prompt_format=prompt_format,
         limit=limit,
         revision=revision,
@@ -201,7 +139,7 @@ def analyze(
         dtype=dtype,
         device=device,
         batch_tokens=batch_tokens,
-        temperature=temperature,
+        temperature=scoring.finite_temperature(temperature),
         compat=compat,
         resamples=resamples,
         seed=seed,
@@ -230,7 +168,7 @@ def _run(
     out: Path | None,
     force: bool,
     json: bool,
-    plot_format: PlotFormat,
+    plot_format: scoring.PlotFormat,
     quiet: bool,
 ) -> None:
     # Imported here so that --help and --version need neither torch nor matplotlib.
@@ -267,24 +205,3 @@ def _run(
             write_json(product.result.to_json())
         else:
             print_verdict(product.result, progress.folder)
-
-
-def _parse_scope(text: str) -> Scope:
-    try:
-        return Scope.parse(text)
-    except ValueError as error:
-        raise UsageError(f"--scope {error}") from error
-
-
-def _parse_tags(text: str) -> ReasoningTags:
-    if text == "auto":
-        return "auto"
-    if text == "none":
-        return "none"
-    opening, comma, closing = text.partition(",")
-    if not comma or not opening.strip() or not closing.strip():
-        raise UsageError(
-            f"--reasoning-tags {text!r}: give both tags as OPEN,CLOSE (for example"
-            " '<think>,</think>'), or auto, or none"
-        )
-    return opening.strip(), closing.strip()

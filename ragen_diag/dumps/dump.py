@@ -69,6 +69,7 @@ class Dump:
             paths=self.paths,
             sha256=digest(source.file for source in self.sources),
             notes=notes,
+            written_again=tuple(sorted({twice.step for twice in decided.again})),
         )
 
     def settled(

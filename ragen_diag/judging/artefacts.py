@@ -129,13 +129,13 @@ def _garbled_text(evidence: BatchEvidence) -> Finding | None:
     reasons = _entropy_ran_away(evidence) + _no_language(evidence)
     if not reasons:
         return None
-    before = (evidence.baseline or {}).get("conditional_entropy_est")
+    before = (evidence.baseline or {}).get(evidence.entropy)
     return Finding(
         code="garbled_text",
         severity="void",
         message=f"The text is garbled: {'; '.join(reasons)}.",
         evidence={
-            "conditional_entropy_est": evidence.value("conditional_entropy_est"),
+            evidence.entropy: evidence.value(evidence.entropy),
             "entropy_of_log_vocabulary": _entropy_of_cap(evidence),
             "used_vocabulary": evidence.scoring.used_vocabulary if evidence.scoring else 0,
             "baseline_entropy": before.value if before else None,
@@ -153,7 +153,7 @@ def _garbled_text(evidence: BatchEvidence) -> Finding | None:
 
 
 def _entropy_of_cap(evidence: BatchEvidence) -> float | None:
-    entropy = evidence.value("conditional_entropy_est")
+    entropy = evidence.value(evidence.entropy)
     vocabulary = evidence.scoring.used_vocabulary if evidence.scoring else 0
     if entropy is None or vocabulary < cuts.MIN_VOCABULARY:
         return None
@@ -161,7 +161,7 @@ def _entropy_of_cap(evidence: BatchEvidence) -> float | None:
 
 
 def _entropy_ran_away(evidence: BatchEvidence) -> list[str]:
-    entropy = evidence.value("conditional_entropy_est")
+    entropy = evidence.value(evidence.entropy)
     if entropy is None or evidence.scoring is None:
         return []
     reasons = []
@@ -171,7 +171,7 @@ def _entropy_ran_away(evidence: BatchEvidence) -> list[str]:
         reasons.append(
             f"entropy per token is {of_cap:.1%} of the log of the {vocabulary} tokens in use"
         )
-    before = (evidence.baseline or {}).get("conditional_entropy_est")
+    before = (evidence.baseline or {}).get(evidence.entropy)
     if before is not None and before.value is not None:
         limit = max(cuts.ENTROPY_OVER_BASELINE * before.value, cuts.ENTROPY_EXPLODED)
         if entropy > limit:

@@ -6,6 +6,7 @@ Filled by the pipeline from what the stages returned. Knows no thresholds.
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from ragen_diag.judging.thresholds import DUMPED_ENTROPY_CHECKS, ENTROPY_CHECKS
 from ragen_diag.metrics.agreement import RolloutGap
 from ragen_diag.metrics.answers import AnswerSummary
 from ragen_diag.metrics.components import Component
@@ -13,6 +14,14 @@ from ragen_diag.metrics.metric import Metric
 from ragen_diag.metrics.phantom import PhantomVariance
 from ragen_diag.metrics.reward import RewardSignal
 from ragen_diag.metrics.trials import FormatTrial, TemperatureTrial
+
+
+def dumped_or_scored(metrics: Mapping[str, Metric], *, yardstick: bool) -> tuple[str, ...]:
+    """The checks of the entropy axis: by the dump's own log-probs where the scorer is a yardstick
+    and there are any."""
+    dumped = metrics.get(DUMPED_ENTROPY_CHECKS[0])
+    there = dumped is not None and dumped.value is not None
+    return DUMPED_ENTROPY_CHECKS if yardstick and there else ENTROPY_CHECKS
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,6 +57,8 @@ class ScoringEvidence:
     prompts_before_limit: int | None = None
     compat: str = "none"
     temperature: float = 1.0
+    yardstick: bool = False
+    """The scorer is known not to be the policy that sampled."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,6 +98,13 @@ class BatchEvidence:
     spanning: int = 0
     components: Mapping[str, Component] = field(default_factory=dict)
     variance_kept: float | None = None
+
+    @property
+    def entropy(self) -> str:
+        """The metric of the policy's entropy per token: by the scorer, unless that is known not to
+        be the policy and the dump has log-probs of its own."""
+        by_dump = self.scoring is not None and self.scoring.yardstick
+        return dumped_or_scored(self.metrics, yardstick=by_dump)[0]
 
     def value(self, metric: str) -> float | None:
         """The metric's value; None when it is undefined or was not measured."""

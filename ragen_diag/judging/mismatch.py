@@ -29,8 +29,11 @@ def scorer_mismatch(evidence: BatchEvidence) -> Finding | None:
     severity = mismatch(gap, scoring.noise_per_token)
     if severity is None:
         return None
+    if scoring.yardstick:
+        severity = "note"
     fits = fitting_temperature(scoring)
     advice = ""
+    expected = ", as may be expected of a scorer of another step" if scoring.yardstick else ""
     if fits is not None and scoring.temperatures is not None:
         left = scoring.temperatures.spread[fits]
         advice = (
@@ -43,7 +46,7 @@ def scorer_mismatch(evidence: BatchEvidence) -> Finding | None:
         message=(
             f"The scorer's log-probabilities differ from the dump's by {gap.spread:.3g} nats/token"
             f" ({gap.bias.value:+.3g} with sign, the most extreme 1 % left out), beyond a noise of"
-            f" {scoring.noise_per_token:.2g}.{advice}"
+            f" {scoring.noise_per_token:.2g}{expected}.{advice}"
         ),
         evidence={
             "mean_absolute_gap": gap.spread,

@@ -8,10 +8,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Literal
 
+from ragen_diag.judging.evidence import dumped_or_scored
 from ragen_diag.judging.findings import Finding
 from ragen_diag.judging.thresholds import (
     CHANCE_P_VALUE,
-    ENTROPY_CHECKS,
     MI_CHECKS,
     Threshold,
     side,
@@ -69,6 +69,7 @@ def judge(
     findings: Iterable[Finding] = (),
     *,
     baseline: Mapping[str, Metric] | None = None,
+    yardstick: bool = False,
 ) -> Regime:
     """Name the regime of one batch.
 
@@ -79,6 +80,9 @@ def judge(
     * a quadrant when both axes are low or high;
     * "undetermined" otherwise.
 
+    With `yardstick` the scorer is known not to be the policy, whose entropy is then taken from the
+    dump's own log-probs where there are any.
+
     In the second and last case `candidates` are the quadrants that the axes leave open.
     """
     axes = {
@@ -87,7 +91,10 @@ def judge(
             above_chance=_above_chance(metrics),
         ),
         "entropy": _entropy_axis(
-            [check(name, metrics, log_prompts, baseline) for name in ENTROPY_CHECKS]
+            [
+                check(name, metrics, log_prompts, baseline)
+                for name in dumped_or_scored(metrics, yardstick=yardstick)
+            ]
         ),
     }
     voids = [finding.code for finding in findings if finding.severity == "void"]

@@ -45,6 +45,12 @@ def side(low: float, high: float, cut: float) -> Side:
 
 MI_CHECKS = ("retrieval_skill", "mi_seq_estimate")
 ENTROPY_CHECKS = ("conditional_entropy_est", "conditional_entropy_seq_est", "top1_share")
+DUMPED_ENTROPY_CHECKS = ("rollout_entropy_est", "rollout_entropy_seq_est", "top1_share")
+"""Those of the policy itself where the scorer is another model: a stale scorer is surprised by what
+the policy is not."""
+
+_PER_TOKEN_SOURCE = "provisional; ours, from small runs (healthy 0.4-0.5, collapsed 0.03-0.15)"
+_PER_RESPONSE_SOURCE = "provisional; ours: e^1 = 2.7 effective texts per prompt"
 
 ABSOLUTE: Mapping[str, Threshold] = {
     cut.metric: cut
@@ -55,17 +61,13 @@ ABSOLUTE: Mapping[str, Threshold] = {
             unit="",
             source="provisional; read off Fig. 5 of RAGEN-2 (healthy 0.54-0.69, collapsed < 0.2)",
         ),
-        Threshold(
-            metric="conditional_entropy_est",
-            value=0.2,
-            unit="nats/token",
-            source="provisional; ours, from small runs (healthy 0.4-0.5, collapsed 0.03-0.15)",
+        *(
+            Threshold(metric=name, value=0.2, unit="nats/token", source=_PER_TOKEN_SOURCE)
+            for name in ("conditional_entropy_est", "rollout_entropy_est")
         ),
-        Threshold(
-            metric="conditional_entropy_seq_est",
-            value=1.0,
-            unit="nats/response",
-            source="provisional; ours: e^1 = 2.7 effective texts per prompt",
+        *(
+            Threshold(metric=name, value=1.0, unit="nats/response", source=_PER_RESPONSE_SOURCE)
+            for name in ("conditional_entropy_seq_est", "rollout_entropy_seq_est")
         ),
         Threshold(
             metric="top1_share",
@@ -87,6 +89,7 @@ OF_BASELINE: Mapping[str, float] = {
     "retrieval_skill": 0.5,
     "mi_seq_estimate": 0.5,
     "conditional_entropy_est": 0.4,
+    "rollout_entropy_est": 0.4,
 }
 """Cut as a fraction of the baseline's value; ours, defaults. The entropy per response has none: it
 falls to a third when a fluent template gets shorter, which is not the loss of its variety."""

@@ -133,4 +133,5 @@ def _scoring(step: Step, modelled: Modelled, settings: Settings) -> ScoringEvide
         ),
         compat=settings.compat,
         temperature=settings.temperature,
+        yardstick=settings.yardstick,
     )

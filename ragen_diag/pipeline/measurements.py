@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from ragen_diag.groups import Groups
 from ragen_diag.metrics.agreement import PER_TOKEN, RolloutGap, own_margin, rollout_gap
 from ragen_diag.metrics.answers import distinct_answer_ratio
-from ragen_diag.metrics.information import UNITS, measure
+from ragen_diag.metrics.information import PER_RESPONSE, UNITS, measure
 from ragen_diag.metrics.metric import Metric
 from ragen_diag.metrics.mixture import RowScores, row_scores
 from ragen_diag.metrics.phantom import length_correlations
@@ -113,6 +113,7 @@ def scored_metrics(step: Step, groups: Groups, scores: Scores, settings: Setting
         "repetition": repetition(groups.reasoning_ids_R),
         "rollout_logprob_gap": gap.bias,
         **_gap_metrics(gap),
+        **_rollout_entropy(groups, settings),
     }
     return Scored(metrics, _scored_rows(groups, scores, per_row), gap)
 
@@ -139,6 +140,27 @@ def _gap_metrics(gap: RolloutGap) -> dict[str, Metric]:
         if value is not None
         else Metric.undefined("all log-probs are exactly ours")
         for name, value in shares.items()
+    }
+
+
+def _rollout_entropy(groups: Groups, settings: Settings) -> dict[str, Metric]:
+    """H(Z given X) of the policy that sampled, whatever the scorer: minus the dump's own log-probs,
+    the mean over prompts. Nothing without log-probs."""
+    known = {
+        r: (-float(logp_T.mean()), -float(logp_T.sum()))
+        for r, logp_T in enumerate(groups.rollout_logp_R)
+        if logp_T is not None and np.isfinite(logp_T).all()
+    }
+    if not known:
+        return {}
+    own_R = np.unique(groups.own_R[list(known)], return_inverse=True)[1].astype(np.int64)
+    draws = bootstrap(own_R, resamples=settings.resamples, seed=settings.seed)
+    per_token_R, per_response_R = np.array(list(known.values())).T
+    return {
+        "rollout_entropy_est": draws.metric(draws.mean_over_prompts(per_token_R), unit=PER_TOKEN),
+        "rollout_entropy_seq_est": draws.metric(
+            draws.mean_over_prompts(per_response_R), unit=PER_RESPONSE
+        ),
     }
 
 

@@ -7,9 +7,6 @@ beside the target and moved file by file at the end, `result.json` last.
 
 import os
 import re
-import signal
-import tempfile
-import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib.util import find_spec
@@ -21,6 +18,7 @@ from ragen_diag.report.drawn import FORMATS, NAMES, Drawn
 from ragen_diag.report.html import render_html
 from ragen_diag.report.markdown import render_markdown
 from ragen_diag.report.product import Product
+from ragen_diag.report.whole import REMEDY, present_of, write_text, write_whole
 from ragen_diag.result import CheckpointInput, DumpInput, read_result
 from ragen_diag.scoring.journal import discard
 from ragen_diag.scoring.scores import write_scores
@@ -83,17 +81,12 @@ def write_folder(
     out_dir = Path(out_dir)
     inputs = product.result.inputs
     check_folder(out_dir, inputs.dump, inputs.checkpoint, force=force)
-    # Beside the target where there is none yet, inside it otherwise: moves must not cross a mount.
-    home = out_dir if out_dir.exists() else out_dir.parent
-    try:
-        with _made(home), tempfile.TemporaryDirectory(prefix=".ragen-diag-", dir=home) as drafts:
-            _render(product, Path(drafts), plot_format)
-            with _uninterrupted():
-                moved = _move(Path(drafts), out_dir)
-                discard(out_dir / UNFINISHED)
-                return moved
-    except OSError as error:
-        raise UsageError(f"{out_dir}: cannot be written ({error.strerror or error})") from error
+    return write_whole(
+        out_dir,
+        FILES,
+        lambda drafts: _render(product, drafts, plot_format),
+        after=lambda: discard(out_dir / UNFINISHED),
+    )
 
 
 def check_folder(
@@ -107,25 +100,17 @@ def check_folder(
     Raises:
         UsageError: the folder holds results of other inputs and `force` is not given, or is none.
     """
-    try:
-        if out_dir.exists() and not out_dir.is_dir():
-            raise UsageError(f"{out_dir}: not a folder; choose another with --out")
-        present = [name for name in FILES if (out_dir / name).exists()]
-    except OSError as error:
-        raise UsageError(f"{out_dir}: {error.strerror}; choose another with --out") from error
-    if taken := [name for name in present if (out_dir / name).is_dir()]:
-        raise UsageError(f"{out_dir}: {taken[0]} is a folder there; choose another with --out")
+    present = present_of(out_dir, FILES)
     if force or not present:
         return
-    remedy = "choose another folder with --out, or replace them with --force"
     if "result.json" not in present:
-        raise UsageError(f"{out_dir}: holds {present[0]} but no result.json; {remedy}")
+        raise UsageError(f"{out_dir}: holds {present[0]} but no result.json; {REMEDY}")
     try:
         old = read_result(out_dir / "result.json").inputs
     except ResultError as error:
-        raise UsageError(f"{error}; {remedy}") from error
+        raise UsageError(f"{error}; {REMEDY}") from error
     if _identity(old.dump, old.checkpoint) != _identity(dump, checkpoint):
-        raise UsageError(f"{out_dir}: holds results of other inputs; {remedy}")
+        raise UsageError(f"{out_dir}: holds results of other inputs; {REMEDY}")
 
 
 def _identity(
@@ -134,29 +119,15 @@ def _identity(
     return dump.sha256, dump.step, None if checkpoint is None else checkpoint.fingerprint
 
 
-@contextmanager
-def _made(folder: Path) -> Iterator[None]:
-    """A folder that exists inside; the parts that had to be made are gone again after an error."""
-    missing = [part for part in (folder, *folder.parents) if not part.exists()]
-    folder.mkdir(parents=True, exist_ok=True)
-    try:
-        yield
-    except BaseException:
-        for part in missing:
-            if not any(part.iterdir()):
-                part.rmdir()
-        raise
-
-
 def _render(product: Product, folder: Path, plot_format: str) -> None:
     plots = _plots(product, folder, plot_format)
-    _write_text(folder / "report.html", render_html(product, plots))
-    _write_text(folder / "summary.md", render_markdown(product.result))
+    write_text(folder / "report.html", render_html(product, plots))
+    write_text(folder / "summary.md", render_markdown(product.result))
     product.prompts.write_parquet(folder / "prompts.parquet")
     product.responses.write_parquet(folder / "responses.parquet")
     if product.scores is not None:
         write_scores(product.scores, folder / "scores.parquet")
-    _write_text(folder / "result.json", product.result.to_json())
+    write_text(folder / "result.json", product.result.to_json())
 
 
 def _plots(product: Product, folder: Path, plot_format: str) -> tuple[Drawn, ...]:
@@ -165,7 +136,7 @@ def _plots(product: Product, folder: Path, plot_format: str) -> tuple[Drawn, ...
         why = "Not drawn: matplotlib is not installed."
         return tuple(Drawn(name=name, title=name.capitalize(), caption=why) for name in NAMES)
     (folder / "plots").mkdir()
-    with _without_backend():
+    with without_backend():
         from ragen_diag.report.plots import draw_plots
 
         drawn = draw_plots(product, plot_format)
@@ -176,7 +147,7 @@ def _plots(product: Product, folder: Path, plot_format: str) -> tuple[Drawn, ...
 
 
 @contextmanager
-def _without_backend() -> Iterator[None]:
+def without_backend() -> Iterator[None]:
     """No window system is asked for, so whatever backend the environment names must not matter."""
     named = os.environ.pop("MPLBACKEND", None)
     try:
@@ -184,36 +155,3 @@ def _without_backend() -> Iterator[None]:
     finally:
         if named is not None:
             os.environ["MPLBACKEND"] = named
-
-
-@contextmanager
-def _uninterrupted() -> Iterator[None]:
-    """Ctrl-C waits until all files are in their places, which takes a few renames."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    asked: list[int] = []
-    before = signal.signal(signal.SIGINT, lambda number, frame: asked.append(number))
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
-    if asked:
-        raise KeyboardInterrupt
-
-
-def _write_text(path: Path, text: str) -> None:
-    path.write_text(text, encoding="utf-8", newline="\n")
-
-
-def _move(drafts: Path, out_dir: Path) -> list[Path]:
-    """Move what was rendered to its place, after removing what is ours and was not rendered."""
-    (out_dir / "plots").mkdir(parents=True, exist_ok=True)
-    moved = []
-    for name in FILES:
-        if (drafts / name).exists():
-            os.replace(drafts / name, out_dir / name)
-            moved.append(out_dir / name)
-        else:
-            (out_dir / name).unlink(missing_ok=True)
-    return moved

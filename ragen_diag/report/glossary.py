@@ -165,6 +165,17 @@ TERMS: Mapping[str, Term] = {
         share=True,
         definition="mean share of four-token sequences that occurred before in the same reasoning",
     ),
+    "rollout_entropy_est": Term(
+        label="H(Z|X) by the dump",
+        group=_ENTROPY,
+        definition="minus the mean of the dump's own log-probs of the reasoning tokens: entropy"
+        " under the policy that sampled, whatever the scorer",
+    ),
+    "rollout_entropy_seq_est": Term(
+        label="H(Z|X) per response by the dump",
+        group=_ENTROPY,
+        definition="the same summed over the reasoning of a response",
+    ),
     "rollout_logprob_gap": Term(
         label="gap to rollout log-probs",
         group=_FORM,
@@ -205,6 +216,38 @@ TERMS: Mapping[str, Term] = {
         label="success", group=_REWARD, share=True, definition="share of successful responses"
     ),
     "reward_mean": Term(label="mean reward", group=_REWARD),
+    "in_group_reward_std": Term(
+        label="reward std in groups",
+        group=_REWARD,
+        definition="mean over groups of the standard deviation of their rewards",
+    ),
+    "in_group_reward_var": Term(
+        label="reward variance in groups",
+        group=_REWARD,
+        definition="mean over groups of the variance of their rewards (RV)",
+    ),
+    "within_prompt_var": Term(
+        label="reward variance within prompts",
+        group=_REWARD,
+        definition="the same with the groups of one prompt taken together",
+    ),
+    "flat_share": Term(
+        label="flat groups",
+        group=_REWARD,
+        share=True,
+        definition="share of groups whose rewards do not vary: they give no task gradient",
+    ),
+    "kept_share_rho_0.9": Term(
+        label="kept by the filter",
+        group=_REWARD,
+        share=True,
+        definition="share of groups that hold 90 % of the summed reward variance (RAGEN-2, Sec. 4)",
+    ),
+    "policy_entropy": Term(
+        label="H(Z|X) of the policy",
+        group=_ENTROPY,
+        definition="per token, by the policy's own checkpoint, else by the dump's own log-probs",
+    ),
     "reward_length_correlation": Term(
         label="reward against length",
         group=_REWARD,
@@ -215,6 +258,7 @@ TERMS: Mapping[str, Term] = {
 
 _AT_K = re.compile(r"retrieval_accuracy@(\d{1,6})")
 _ROWS = re.compile(r"(.+)_rows")
+_LOG = "history/"
 _EMA = re.compile(r"(.+?)_ema(_seq)?")
 
 
@@ -226,6 +270,8 @@ def term(name: str) -> Term:
     """
     if name in TERMS:
         return TERMS[name]
+    if name.startswith(_LOG):
+        return Term(label=f"{name.removeprefix(_LOG)} (log)", group=_OTHER, definition="as logged")
     if at_k := _AT_K.fullmatch(name):
         return Term(
             label=f"retrieval in best {at_k[1]}",

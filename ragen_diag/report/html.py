@@ -8,7 +8,7 @@ only our own SVG is marked as safe).
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 from markupsafe import Markup
 from pydantic import JsonValue
 
@@ -71,15 +71,8 @@ def render_html(product: Product, plots: Sequence[Drawn] = ()) -> str:
     """The report as one self-contained HTML page."""
     result = product.result
     words = regime_words(result.regime.label)
-    environment = Environment(
-        loader=PackageLoader("ragen_diag", "report"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        finalize=_finalize,
-    )
-    return environment.get_template("report.html.j2").render(
+    return template("report.html.j2").render(
+        version=result.tool.version,
         result=result,
         words=words,
         do=facts.to_do(words, result),
@@ -89,20 +82,34 @@ def render_html(product: Product, plots: Sequence[Drawn] = ()) -> str:
         gauges=_gauges(result),
         findings=[_finding(finding, result) for finding in facts.by_severity(result)],
         metric_groups=facts.metric_groups(result),
-        figures=[
-            # Our own drawing, whose texts are numbers and words of ours.
-            Figure(plot=plot, svg=None if plot.inline is None else Markup(plot.inline))
-            for plot in plots
-        ],
+        figures=[figure(plot) for plot in plots],
         examples=_examples(product.examples),
         commonest=product.commonest,
         answers=_answers(product.commonest),
         provenance=provenance(result),
-        settings=_pairs(result.inputs.settings),
-        run=_pairs(result.run),
+        settings=value_pairs(result.inputs.settings),
+        run=value_pairs(result.run),
         text=_text,
         prompt=_prompt,
     )
+
+
+def figure(plot: Drawn) -> Figure:
+    """A plot for a page: our own drawing, whose texts are numbers and words of ours."""
+    return Figure(plot=plot, svg=None if plot.inline is None else Markup(plot.inline))
+
+
+def template(name: str) -> Template:
+    """A template of this package, with everything that makes texts safe."""
+    environment = Environment(
+        loader=PackageLoader("ragen_diag", "report"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        finalize=_finalize,
+    )
+    return environment.get_template(name)
 
 
 def _finalize(value: object) -> object:
@@ -216,13 +223,13 @@ def _answers(commonest: Commonest | None) -> list[tuple[int, str, str]]:
     ]
 
 
-def _pairs(values: Mapping[str, JsonValue], prefix: str = "") -> list[tuple[str, str]]:
+def value_pairs(values: Mapping[str, JsonValue], prefix: str = "") -> list[tuple[str, str]]:
     """Nested values as dotted names and texts, in their own order."""
     pairs: list[tuple[str, str]] = []
     for name, value in values.items():
         label = clip(f"{prefix}{name}", 100)
         if isinstance(value, dict):
-            pairs += _pairs(value, f"{label}.")
+            pairs += value_pairs(value, f"{label}.")
         else:
             shown = "default" if value is None else str(value)
             pairs.append((label, clip(shown, _LONGEST_VALUE)))

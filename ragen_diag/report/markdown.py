@@ -56,11 +56,12 @@ def escape(text: str) -> str:
     return line.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
-def _code(name: str) -> str:
+def code(name: str) -> str:
+    """A name of ours as code, anything else as escaped text."""
     return f"`{name}`" if _NAME.fullmatch(name) else escape(name)
 
 
-def _table(head: Sequence[str], rows: Iterable[Sequence[str]], *, right: str = "") -> str:
+def table(head: Sequence[str], rows: Iterable[Sequence[str]], *, right: str = "") -> str:
     """A table of escaped cells; `right` names the headings of the columns set to the right."""
     lines = [
         "| " + " | ".join(head) + " |",
@@ -88,7 +89,7 @@ def _axes(result: Result) -> str:
     if not rows:
         return ""
     head = ("axis", "state", "metric", "value", "95 % interval", "rule", "source of the threshold")
-    return _table(head, rows)
+    return table(head, rows)
 
 
 def _do(result: Result) -> str:
@@ -107,7 +108,7 @@ def _findings(result: Result) -> str:
     for finding in found:
         words = finding_words(finding.code)
         lines.append(
-            f"- **{finding.severity}** {_code(finding.code)} {escape(words.title)}:"
+            f"- **{finding.severity}** {code(finding.code)} {escape(words.title)}:"
             f" {escape(finding.message)}"
         )
     return "\n".join(lines).rstrip()
@@ -117,7 +118,7 @@ def _metrics(result: Result) -> list[str]:
     head = ("metric", "value", "95 % interval", "n", "what it is")
     blocks = []
     for group, rows in facts.metric_groups(result):
-        table = _table(
+        numbers = table(
             head,
             [
                 [
@@ -128,12 +129,12 @@ def _metrics(result: Result) -> list[str]:
             ],
             right="n",
         )
-        blocks.append(f"### {group}\n\n{table}")
+        blocks.append(f"### {group}\n\n{numbers}")
     return blocks
 
 
 def _metric_name(row: facts.MetricFact) -> str:
-    return _code(row.name) if row.label == row.name else f"{escape(row.label)} {_code(row.name)}"
+    return code(row.name) if row.label == row.name else f"{escape(row.label)} {code(row.name)}"
 
 
 def _reward(signal: RewardSignal) -> str:
@@ -148,8 +149,8 @@ def _reward(signal: RewardSignal) -> str:
     buckets = [[escape(cell) for cell in row] for row in reward.bucket_rows(signal)]
     if not buckets:
         return "\n".join(lines)
-    table = _table(reward.BUCKET_HEAD, buckets, right=",".join(reward.BUCKET_HEAD[1:]))
-    return "\n".join(lines) + f"\n\n{table}"
+    by_variance = table(reward.BUCKET_HEAD, buckets, right=",".join(reward.BUCKET_HEAD[1:]))
+    return "\n".join(lines) + f"\n\n{by_variance}"
 
 
 def _left_out(result: Result) -> str:

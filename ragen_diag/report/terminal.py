@@ -25,7 +25,7 @@ from ragen_diag.result import Result
 MOST_LINES = 20
 """Budget at 80 columns; findings that do not fit are counted, not shown."""
 
-_STYLES: Mapping[Tone, str] = {
+STYLES: Mapping[Tone, str] = {
     "good": "bold green",
     "caution": "bold yellow",
     "bad": "bold red",
@@ -73,11 +73,11 @@ def _verdict(result: Result, width: int) -> Iterator[Text]:
     lead = f"  {title}  "
     if len(lead) > width // 2:
         for line in fold(title, width - 2):
-            yield Text(f"  {line}", style=_STYLES[words.tone])
+            yield Text(f"  {line}", style=STYLES[words.tone])
         lead, folded = " " * 4, ["", *fold(meaning, width - 4)]
     else:
         folded = fold(meaning, width - len(lead)) or [""]
-        yield Text(lead, style=_STYLES[words.tone]).append(folded[0], style="not bold default")
+        yield Text(lead, style=STYLES[words.tone]).append(folded[0], style="not bold default")
     for line in folded[1:]:
         yield Text(" " * len(lead) + line)
 
@@ -162,7 +162,7 @@ def _next_step(result: Result, width: int) -> list[Text]:
 
 def _finding(finding: Finding, width: int) -> list[Text]:
     message = one_line(finding.message) or finding_words(finding.code).title
-    style = _STYLES["void"] if finding.severity == "void" else ""
+    style = STYLES["void"] if finding.severity == "void" else ""
     lines = entry(finding.severity, "", clip(message, _LONGEST_MESSAGE), width)
     lines[0].stylize(style, 0, len(finding.severity) + 2)
     return lines

@@ -16,11 +16,13 @@ Tone = Literal["good", "caution", "bad", "void", "neutral"]
 
 @dataclass(frozen=True, kw_only=True)
 class Words:
-    """The wording of one code: title, one sentence of meaning, steps to take, where to read on."""
+    """The wording of one code: title, one sentence of meaning, steps to take, how to make sure,
+    where to read on."""
 
     title: str
     meaning: str = ""
     do: tuple[str, ...] = ()
+    confirm: tuple[str, ...] = ()
     reference: str = ""
     tone: Tone = "neutral"
 
@@ -59,7 +61,7 @@ REASONS: Mapping[str, str] = {
 }
 """Why a response was not scored."""
 
-_KNOBS = ("kl", "entropy", "group", "length", "temperature", "clip")
+_KNOBS = ("kl", "entropy", "group", "length", "temperature", "clip", "keep")
 
 
 @cache
@@ -71,7 +73,13 @@ def _prose() -> Mapping[str, Mapping[str, Mapping[str, str]]]:
 @cache
 def _words(section: str) -> Mapping[str, Words]:
     return {
-        code: Words(**{**entry, "do": tuple(entry.get("do", ()))})  # type: ignore[arg-type]
+        code: Words(
+            **{  # type: ignore[arg-type]
+                **entry,
+                "do": tuple(entry.get("do", ())),
+                "confirm": tuple(entry.get("confirm", ())),
+            }
+        )
         for code, entry in _prose()[section].items()
     }
 
@@ -84,6 +92,11 @@ def regimes() -> Mapping[str, Words]:
 def findings() -> Mapping[str, Words]:
     """Wording of the findings, by code."""
     return _words("findings")
+
+
+def signature_words(code: str) -> Words:
+    """Wording of a signature of a run, or of a verdict that is none."""
+    return _words("signatures").get(code) or _words("verdicts").get(code) or finding_words(code)
 
 
 def plain_code(code: str) -> str:
@@ -110,8 +123,12 @@ def reason_words(reason: str) -> str:
     return REASONS.get(reason) or plain_code(reason).lower()
 
 
-def advice(words: Words, dialect: str, *, without: Collection[str] = ()) -> tuple[str, ...]:
+def advice(
+    words: Words, dialect: str, *, without: Collection[str] = (), kept: str = ""
+) -> tuple[str, ...]:
     """The steps to take, with the trainer's own option names where the dialect gives them away.
+
+    `kept` is what is known of the share of groups that the filter would keep.
 
     A step may begin with a mark, {filter} or {baseline}; those of the marks in `without` are left
     out, as this result speaks against them.
@@ -124,4 +141,5 @@ def advice(words: Words, dialect: str, *, without: Collection[str] = ()) -> tupl
     names = {knob: f" ({options[knob]})" if knob in options else "" for knob in _KNOBS}
     unwanted = tuple(f"{{{mark}}}" for mark in without)
     steps = [step for step in words.do if not (unwanted and step.startswith(unwanted))]
-    return tuple(step.format_map({**names, "filter": "", "baseline": ""}) for step in steps)
+    marks = {**names, "filter": "", "baseline": "", "kept": kept}
+    return tuple(step.format_map(marks).rstrip() for step in steps)

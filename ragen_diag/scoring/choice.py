@@ -11,11 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ragen_diag.errors import ScoringError
-from ragen_diag.scoring.columns import PATHS, Columns, How, Step, score_columns
+from ragen_diag.scoring.columns import PATHS, Columns, How, score_columns
 from ragen_diag.scoring.journal import Journal
 from ragen_diag.scoring.naive import token_logp
 from ragen_diag.scoring.pairs import Pairs
 from ragen_diag.scoring.probe import Pair, Probe
+from ragen_diag.scoring.progress import Step
 from ragen_diag.scoring.scores import Noise
 from ragen_diag.scoring.unusable import PathUnusable
 

@@ -20,6 +20,7 @@ from ragen_diag.scoring.journal import Journal, Record
 from ragen_diag.scoring.pairs import Pairs, piece_tokens, row_pieces
 from ragen_diag.scoring.prefix import Prefix
 from ragen_diag.scoring.probe import Pair
+from ragen_diag.scoring.progress import Step
 from ragen_diag.scoring.ragged import Ragged
 from ragen_diag.scoring.scores import Work
 from ragen_diag.scoring.unusable import PathUnusable
@@ -156,7 +157,7 @@ def score_columns(
     *,
     journal: Journal | None = None,
     label: str = "",
-    advance: Callable[["Step"], None] = lambda step: None,
+    advance: Callable[[Step], None] = lambda step: None,
 ) -> Columns:
     """Every row under every column. `label` tells this block's records in the journal from others.
 
@@ -193,15 +194,6 @@ def score_columns(
                 advance(step)
         work += Work(batch_tokens, path.fed_tokens, path.head_rows, resumed)
     return Columns(logp_UP, tokens, work)
-
-
-@dataclass(frozen=True)
-class Step:
-    """A column of a piece is done: its pairs and row tokens; `resumed` if an earlier run did it."""
-
-    pairs: int
-    tokens: int
-    resumed: bool
 
 
 def _record(column_T: NDArray[np.float64], pairs: Pairs, keep: Sequence[int]) -> Record:

@@ -78,15 +78,22 @@ class Pairs:
 class Block:
     """The rows and columns of one turn: `pairs` are its U distinct rows under its columns.
 
-    `row_N` and `column_P` are its places in the whole matrix, `place_N` the distinct row of each
-    of its rows, `first_U` the first row (of the whole matrix) of each distinct one.
+    `row_N` and `column_P` are its places in the whole matrix. `place_N` is the distinct row of each
+    of its rows, and `own_N` the column that it was sampled from, both within the block. `first_U`
+    is the first row (of the whole matrix) of each distinct one.
     """
 
     row_N: NDArray[np.int64]
     column_P: NDArray[np.int64]
     place_N: NDArray[np.int64]
+    own_N: NDArray[np.int64]
     first_U: NDArray[np.int64]
     pairs: Pairs
+
+    @property
+    def own_pairs(self) -> list[tuple[int, int]]:
+        """Each row as its distinct row and own column."""
+        return list(zip(self.place_N.tolist(), self.own_N.tolist(), strict=True))
 
 
 def piece_tokens(pairs: Pairs) -> int:
@@ -105,11 +112,12 @@ def row_pieces(pairs: Pairs, tokens: int) -> list[NDArray[np.int64]]:
 
 
 def blocks(groups: Crossing) -> list[Block]:
-    """One block per turn, in the turns' order; every row and every column is in exactly one."""
+    """One block per turn that has rows, in the turns' order; every row is in exactly one, and so
+    is every column of these turns."""
     turn_R = groups.turn_P[groups.own_R]
     return [
         _block(groups, np.flatnonzero(turn_R == turn), np.flatnonzero(groups.turn_P == turn))
-        for turn in np.unique(groups.turn_P)
+        for turn in np.unique(turn_R)
     ]
 
 
@@ -123,6 +131,8 @@ def _block(groups: Crossing, row_N: NDArray[np.int64], column_P: NDArray[np.int6
         row_N=row_N,
         column_P=column_P,
         place_N=place_N,
+        # Columns of a block ascend.
+        own_N=np.searchsorted(column_P, groups.own_R[row_N]),
         first_U=row_N[np.unique(place_N, return_index=True)[1]],
         pairs=Pairs(prompts, [opening for opening, _ in place], [z for _, z in place]),
     )

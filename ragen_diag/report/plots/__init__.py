@@ -14,15 +14,16 @@ from ragen_diag.report.plots.quadrant import draw_quadrant
 from ragen_diag.report.plots.rewards import draw_rewards
 from ragen_diag.report.product import Product
 
-__all__ = ["Plot", "draw_figures", "draw_plots"]
+__all__ = ["Plot", "draw_figures", "draw_plots", "finish"]
 
 
 def draw_plots(product: Product, plot_format: str = "svg") -> tuple[Drawn, ...]:
     """All plots, each as an element for a page and as a file of that format ("svg" or "png")."""
-    return tuple(_finish(plot, plot_format) for plot in draw_figures(product))
+    return tuple(finish(plot, plot_format) for plot in draw_figures(product))
 
 
-def _finish(plot: Plot, plot_format: str) -> Drawn:
+def finish(plot: Plot, plot_format: str) -> Drawn:
+    """A plot as an element for a page and as a file of that format."""
     drawn = Drawn(name=plot.name, title=plot.title, caption=plot.caption)
     if plot.figure is None:
         return drawn
