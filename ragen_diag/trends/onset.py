@@ -320,7 +320,9 @@ def _levels(fits: Family, one: int, value_B: FloatArray) -> tuple[float, float]:
     found, *_ = np.linalg.lstsq(
         np.column_stack([ones_B, shape_B]), fits.whiten_SS @ value_B, rcond=None
     )
-    return float(found[0]), float(found[1])
+    # A slope at the edge of the series may be drawn out beyond anything that was measured.
+    before, after = np.clip([found[0], found[0] + found[1]], value_B.min(), value_B.max())
+    return float(before), float(after - before)
 
 
 def _autocorrelation(value_B: FloatArray, step: tuple[int, ...], segment: tuple[int, ...]) -> float:

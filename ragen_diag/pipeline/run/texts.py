@@ -1,7 +1,7 @@
 """What changed in the texts between two steps of a run, and some responses token by token."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ragen_diag.metrics.pointwise import pointwise_mi
 from ragen_diag.pipeline.run.details import by_id, rows_of
@@ -103,10 +103,24 @@ def token_view(
             step=step,
             response_id=name,
             prompt=groups.prompts_P[int(groups.own_R[r])],
-            tokens=tuple(
-                str(checkpoint.tokenizer.decode([token])) for token in groups.reasoning_ids_R[r]
-            ),
+            tokens=_pieces(checkpoint.tokenizer, groups.reasoning_ids_R[r]),
             pointwise_mi=tuple(pointwise_mi(logp_PT, int(groups.own_R[r])).tolist()),
         )
         for name, r, logp_PT in zip(names, rows, scored, strict=True)
     )
+
+
+def _pieces(tokenizer: Any, ids: Sequence[int]) -> tuple[str, ...]:
+    """What each token adds to the text: together they are it, blanks included.
+
+    A token that ends inside a character adds nothing, and the one that completes it all of it.
+    """
+    pieces, known = [], ""
+    for place in range(len(ids)):
+        text = str(tokenizer.decode(list(ids[: place + 1])))
+        if text.endswith("\ufffd") and place + 1 < len(ids):
+            pieces.append("")
+            continue
+        pieces.append(text[len(known) :] if text.startswith(known) else text[-1:])
+        known = text
+    return tuple(pieces)

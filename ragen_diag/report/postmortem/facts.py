@@ -19,6 +19,7 @@ from ragen_diag.postmortem.model import (
     StepSummary,
 )
 from ragen_diag.postmortem.sweep import Plane, Sweep
+from ragen_diag.postmortem.watched import REWARD, SUCCESS
 from ragen_diag.report.glossary import TERMS, term
 from ragen_diag.report.numbers import amount, number, plural
 from ragen_diag.report.story import Story
@@ -194,6 +195,11 @@ def leads(told: PostMortem) -> list[str]:
     return [lead(record) for record in told.leads]
 
 
+def leads_over_outcomes(told: PostMortem) -> list[str]:
+    """The lead times over success and reward alone."""
+    return [lead(record) for record in told.leads if record.second in (SUCCESS, REWARD)]
+
+
 def regimes(steps: Sequence[StepSummary]) -> list[tuple[str, int, int]]:
     """Stretches of one regime: label, first and last step."""
     stretches = []
@@ -250,7 +256,7 @@ def cost(told: PostMortem) -> str:
         f"{plural(spent.steps, 'step')} since step {spent.since_step:,}:"
         f" {number(spent.hours)} hours"
     )
-    return text if spent.money is None else f"{text}, {spent.money:,.2f} in GPU hours"
+    return text if spent.money is None else f"{text}, {spent.money:,.2f} for GPUs"
 
 
 CORRELATION_HEAD = ("over steps", "Spearman [95 %]", "steps", "RAGEN-2, across runs")
@@ -274,7 +280,8 @@ def correlation(record: CorrelationRecord) -> tuple[str, str, str, str]:
 
 def plane(one: Plane) -> str:
     """Whether success goes with a quantity across the runs of a sweep."""
-    what = f"{label(one.outcome)} against {label(one.quantity)}"
+    outcome, quantity = label(one.outcome), label(one.quantity)
+    what = f"{outcome[0].upper()}{outcome[1:]} against {quantity}"
     if one.spearman is None:
         return f"{what}: {one.reason}"
     order = {
@@ -337,7 +344,8 @@ def headline(story: Story) -> list[tuple[str, str]]:
     if onset is not None:
         moved = f"{when(onset.last_good, onset.first_bad)}: {movement(onset)}"
         rows.append(("Onset", moved))
-    rows += [("Order" if place == 0 else "", text) for place, text in enumerate(leads(told)[:2])]
+    order = leads_over_outcomes(told)
+    rows += [("Order" if place == 0 else "", text) for place, text in enumerate(order)]
     if told.verdict == NOTHING:
         rows.append(("Watched", watched(told)))
     rows.append(("Regimes", regime_line(told.steps)))

@@ -11,6 +11,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
+from numpy.typing import NDArray
 
 from ragen_diag.postmortem.model import OnsetRecord
 from ragen_diag.postmortem.watched import ENTROPY, MI, SUCCESS
@@ -29,6 +30,8 @@ from ragen_diag.report.postmortem import facts
 from ragen_diag.report.story import Story, SweepStory
 from ragen_diag.report.words import regime_words
 from ragen_diag.timeline.extract import FLAT_SHARE, KEPT_SHARE, REWARD_STD
+
+FloatArray = NDArray[np.float64]
 
 SERIES = (
     MI,
@@ -133,8 +136,7 @@ def draw_trajectory(story: Story) -> Plot:
         for summary, value, other in points:
             colour, marker = REGIME_COLOURS.get(summary.regime, OTHER)
             axes.plot(value, other, marker, color=colour, markersize=6, zorder=2)
-        shown = {0, len(points) - 1, *range(0, len(points), max(1, len(points) // 6))}
-        for place in sorted(shown):
+        for place in _labelled(xs, ys):
             axes.annotate(
                 f"{points[place][0].step}",
                 (xs[place], ys[place]),
@@ -153,6 +155,17 @@ def draw_trajectory(story: Story) -> Plot:
         f" numbers are steps. Regimes: {facts.regime_line(story.postmortem.steps)}."
     )
     return Plot(name="trajectory", title=title, caption=caption, figure=figure)
+
+
+def _labelled(xs: FloatArray, ys: FloatArray) -> list[int]:
+    """Points whose steps have room to be written: the ends, then each that is far from those."""
+    scale = np.array([np.ptp(xs) or 1.0, np.ptp(ys) or 1.0])
+    points = np.column_stack([xs, ys]) / scale
+    chosen = [len(xs) - 1]
+    for place in range(len(xs) - 1):
+        if np.linalg.norm(points[chosen] - points[place], axis=1).min() > 0.12:
+            chosen.append(place)
+    return sorted(chosen)
 
 
 def draw_planes(story: SweepStory) -> list[Plot]:
@@ -269,7 +282,7 @@ def _strip(axes: Axes, story: Story, *, row: int) -> None:
             axes.text((first + last) / 2, row, text, ha="center", va="center", fontsize=7.5)
 
 
-def _edges(steps: np.ndarray) -> np.ndarray:
+def _edges(steps: FloatArray) -> FloatArray:
     if len(steps) == 1:
         return np.array([steps[0] - 0.5, steps[0] + 0.5])
     middle = (steps[1:] + steps[:-1]) / 2

@@ -67,7 +67,7 @@ def _body(story: Story, width: int) -> Iterator[Text]:
     if (onset := facts.verdict_onset(told)) is not None:
         yield from _entry("onset", facts.when(onset.last_good, onset.first_bad), width)
     yield from _movements(story, width)
-    for place, text in enumerate(facts.leads(told)[:2]):
+    for place, text in enumerate(facts.leads_over_outcomes(told)):
         yield from _entry("order" if place == 0 else "", text, width)
     yield from _entry("regimes", facts.regime_line(told.steps), width)
     held = next((one for one in told.signatures if one.code == told.verdict), None)
@@ -100,7 +100,9 @@ def _movements(story: Story, width: int) -> Iterator[Text]:
     if left := alarms[MOST_MOVEMENTS:]:
         yield from _entry("", f"and {len(left):,} more", width)
     if told.verdict == NOTHING:
-        yield from _entry("watched", facts.watched(told), width)
+        watched = (o for o in told.onsets if o.alarm and o.kind != "too_few")
+        names = ", ".join(dict.fromkeys(facts.label(onset.metric) for onset in watched))
+        yield from _entry("watched", names, width)
 
 
 def _entry(label: str, text: str, width: int) -> list[Text]:
@@ -126,8 +128,8 @@ def sweep_lines(
         for head, end in zip(facts.SWEEP_HEAD[3:], ends, strict=True):
             lines += _entry(head, end, width)
     lines.append(Text())
-    for plane in story.sweep.planes:
-        lines += _entry(facts.label(plane.quantity), facts.plane(plane), width)
+    for place, plane in enumerate(story.sweep.planes):
+        lines += _entry("" if place else "across runs", facts.plane(plane), width)
     report = visible(str(folder / "sweep.html"), keep="")
     lines += [Text(), *entry("report", "", report, width, indent=0)]
     return [safe(line, encoding) for line in lines]
