@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from ragen_diag.metrics.information import STD_EPSILON, UNITS
 from ragen_diag.metrics.metric import Metric
 from ragen_diag.timeline.extract import numbers
-from ragen_diag.timeline.points import Point
+from ragen_diag.timeline.points import Point, Scorer
 from ragen_diag.trends.series import Series
 
 EMA = 0.9
@@ -38,8 +38,8 @@ class Marks:
     """What must be drawn beside the curves: steps at which something other than learning happened.
 
     `resumes` are the first steps that a resumed run wrote again; `scorer_changes` the first steps
-    under another checkpoint than the step before; `gaps` pairs of neighbouring steps further
-    apart than usual.
+    under another checkpoint than the step before, unless each is scored by its own; `gaps` pairs of
+    neighbouring steps further apart than usual.
     """
 
     resumes: tuple[int, ...] = ()
@@ -74,7 +74,7 @@ class Timeline:
         changes = [
             later.step
             for earlier, later in pairwise(scored)
-            if later.scorer.path != earlier.scorer.path  # type: ignore[union-attr]
+            if _another(earlier.scorer, later.scorer)
         ]
         steps = np.array(self.steps, dtype=np.int64)
         apart = np.diff(steps)
@@ -174,6 +174,12 @@ class Timeline:
             zscores.append(_scaled(gap, 1 / (smooth + STD_EPSILON)))
             smoothed.append(replace(std, value=smooth, low=None, high=None))
         return {f"mi_zscore_ema{seq}": zscores, f"marginal_std_ema{seq}": smoothed}
+
+
+def _another(earlier: Scorer | None, later: Scorer | None) -> bool:
+    if earlier is None or later is None or (earlier.is_policy and later.is_policy):
+        return False
+    return earlier.path != later.path
 
 
 def _scaled(metric: Metric, factor: float) -> Metric:

@@ -29,6 +29,9 @@ _PRIOR_PHI, _PRIOR_WEIGHT = 0.3, 10
 """Autocorrelation of neighbouring steps that short series are shrunk to, worth so many steps."""
 _DRAWS = 2000
 
+_GROWTH = 10.0
+"""Largest over smallest value from which growth may be by factors; ours."""
+
 Kind = Literal["none", "sudden", "gradual", "unclear", "lost", "too_few"]
 """An onset is "unclear" where a step and a slope fit alike."""
 
@@ -43,6 +46,9 @@ class Material:
     def of(self, before: float) -> float:
         """In the unit of the series."""
         return max(self.relative * abs(before), self.absolute)
+
+
+_ANY = Material(relative=0.0, absolute=0.0)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,6 +111,10 @@ def find_onset(
     return lost if lost is not None and onset.kind in ("none", "too_few") else onset
 
 
+def _exp(value: float | None) -> float | None:
+    return None if value is None else float(np.exp(value))
+
+
 def _p(onset: Onset) -> float:
     return 1.0 if onset.p_value is None else onset.p_value
 
@@ -128,6 +138,9 @@ class _Blocks:
     value_B: FloatArray
     error_B: FloatArray
     segment_B: IntArray
+
+    def logs(self) -> "_Blocks":
+        return replace(self, value_B=np.log(self.value_B), error_B=self.error_B / self.value_B)
 
     def take(self, which: BoolArray | slice) -> "_Blocks":
         return _Blocks(*(getattr(self, name)[which] for name in self.__dataclass_fields__))
@@ -193,6 +206,15 @@ class _Search:
         fit = self._fit(blocks, self.direction)
         if fit is None:
             return Onset(kind="none", reason=f"no movement this way{where}")
+        growth = self._growth(blocks, fit)
+        if growth is not None:
+            found = replace(self, material=_ANY)._told(blocks.logs(), growth, where)
+            found = replace(found, before=_exp(found.before), after=_exp(found.after))
+            if found.kind == "none" or self._matters(found):
+                return found
+        return self._told(blocks, fit, where)
+
+    def _told(self, blocks: _Blocks, fit: "_Fit", where: str) -> Onset:
         levels = Onset(
             kind="none",
             before=fit.before,
@@ -204,6 +226,19 @@ class _Search:
         if fit.p_value >= self.alpha:
             return replace(levels, reason=f"noise alone moves as far{where}")
         return self._dated(blocks, fit, levels)
+
+    def _growth(self, blocks: _Blocks, fit: "_Fit") -> "_Fit | None":
+        """The fit of the logarithms where it is the better one: of what doubles and doubles, a
+        straight way would be dated to its end."""
+        low, high = float(blocks.value_B.min()), float(blocks.value_B.max())
+        if self.direction != 1 or low <= 0 or high < _GROWTH * low:
+            return None
+        logs = self._fit(blocks.logs(), self.direction)
+        return logs if logs is not None and logs.share > fit.share else None
+
+    def _matters(self, found: Onset) -> bool:
+        before, after = found.before or 0.0, found.after or 0.0
+        return after - before >= self.material.of(before)
 
     def _level_reached(self) -> int:
         """Where the level begins that a movement is measured from: 0, or the end of a movement the
@@ -239,7 +274,7 @@ class _Search:
         best = int(np.argmax(part_F))
         if part_F[best] <= 0:
             return None
-        squares_F = np.where(part_F > 0, total - part_F**2, np.inf)
+        squares_F = np.where(part_F > 0, np.maximum(total - part_F**2, 0.0), np.inf)
         share = min(1.0, float(part_F[best] ** 2 / total))
         before, change = _levels(fits, best, value_B)
         nulls = null_shares(step, segment, phi, self.seed)

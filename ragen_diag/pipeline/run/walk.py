@@ -8,7 +8,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 import numpy as np
 import polars as pl
@@ -31,9 +31,6 @@ from ragen_diag.settings import Settings
 from ragen_diag.snr.topp import keep_top_p
 from ragen_diag.spans import SpanStatus, TagChoice
 from ragen_diag.timeline.points import Point, Scorer
-
-if TYPE_CHECKING:
-    pass
 
 RHO = 0.9
 """Share of the reward variance that the filter of RAGEN-2 keeps by default."""
