@@ -5,6 +5,7 @@ import os
 from pathlib import Path
 
 import pytest
+from browsing import browser
 
 from ragen_diag.pipeline import analyze
 from ragen_diag.report.product import Product
@@ -12,6 +13,8 @@ from ragen_diag.report.product import Product
 ROOT = Path(__file__).parent.parent
 collect_ignore = ["benchmarks/scoring"]
 """The benchmark needs packages of its own, so its modules are not searched for doctests."""
+
+__all__ = ["browser"]
 
 SAMPLE_RUNS = ROOT / "sample_runs"
 

@@ -1,48 +1,15 @@
 """`report.html` in a real browser: alone, silent, and inside the window."""
 
-import os
-import shutil
 from pathlib import Path
 
 import pytest
+from browsing import OUTSIDE, Visit
 from report_products import PRODUCTS
 
 from ragen_diag.report.html import render_html
 from ragen_diag.report.plots import draw_plots
 
 pytestmark = pytest.mark.browser
-
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
-# Chromium must not call home, and CI runs as root.
-ARGUMENTS = [
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-]
-
-
-def give_up(why: str) -> None:
-    if os.environ.get("RAGEN_DIAG_REQUIRE_BROWSER") == "1":
-        pytest.fail(why)
-    pytest.skip(why)
-
-
-@pytest.fixture(scope="module")
-def browser():
-    if CHROMIUM is None:
-        give_up("chromium is not installed")
-    try:
-        from playwright.sync_api import sync_playwright
-    except ImportError:
-        give_up("playwright is not installed")
-    with sync_playwright() as driver:
-        browser = driver.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
-        yield browser
-        browser.close()
 
 
 @pytest.fixture(scope="module")
@@ -52,25 +19,6 @@ def pages(tmp_path_factory) -> dict[str, Path]:
         html = render_html(make(), draw_plots(make()))
         (folder / f"{name}.html").write_text(html, encoding="utf-8")
     return {name: folder / f"{name}.html" for name in PRODUCTS}
-
-
-class Visit:
-    """A page opened in a window, and what the browser had to say about it."""
-
-    def __init__(self, browser, path: Path, *, width: int, scheme: str = "light"):
-        self.requests: list[str] = []
-        self.complaints: list[str] = []
-        self.page = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)
-        self.page.on("request", lambda request: self.requests.append(request.url))
-        self.page.on("console", lambda message: self.complaints.append(message.text))
-        self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
-        self.page.on("dialog", lambda dialog: self.complaints.append("a dialog opened"))
-        self.page.goto(path.as_uri())
-        self.page.evaluate("document.querySelectorAll('details').forEach(d => d.open = true)")
-
-    def style(self, selector: str, name: str) -> str:
-        script = "([s, n]) => getComputedStyle(document.querySelector(s))[n]"
-        return self.page.evaluate(script, [selector, name])
 
 
 @pytest.mark.parametrize("width", [360, 1200])
@@ -110,15 +58,6 @@ def test_the_verdict_is_seen_without_scrolling_on_a_phone(browser, pages):
 
 def test_plot_texts_stay_inside_their_plot(browser, pages):
     visit = Visit(browser, pages["template"], width=1200)
-    outside = visit.page.evaluate(
-        """() => [...document.querySelectorAll('svg.plot')].flatMap(svg => {
-            const frame = svg.getBoundingClientRect();
-            return [...svg.querySelectorAll('text')].filter(text => {
-                const box = text.getBoundingClientRect();
-                return box.left < frame.left - 1 || box.right > frame.right + 1
-                    || box.top < frame.top - 1 || box.bottom > frame.bottom + 1;
-            }).map(text => text.textContent);
-        })"""
-    )
+    outside = visit.page.evaluate(OUTSIDE)
     assert outside == []
     visit.page.close()

@@ -27,6 +27,7 @@ from ragen_diag.report.plots.drawing import (
     styled,
 )
 from ragen_diag.report.postmortem import facts
+from ragen_diag.report.safetext import clip, one_line
 from ragen_diag.report.story import Story, SweepStory
 from ragen_diag.report.words import regime_words
 from ragen_diag.timeline.extract import FLAT_SHARE, KEPT_SHARE, REWARD_STD
@@ -230,8 +231,8 @@ def _one_series(story: Story, name: str, place: int) -> Plot:
     )
     return Plot(
         name=f"series_{place}",
-        title=facts.label(name),
-        caption=said or "No onset.",
+        title=one_line(clip(facts.label(name), 80)),
+        caption=one_line(clip(said or "No onset.", 400)),
         figure=figure,
     )
 

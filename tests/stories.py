@@ -1,0 +1,146 @@
+"""Stories as the pipeline would hand them over: a template collapse, a calm run, hostile texts,
+and a sweep."""
+
+from dataclasses import replace
+
+import numpy as np
+from planted_runs import S, around, before_after, calm, run, told
+from report_products import HOSTILE
+
+from ragen_diag.postmortem.model import (
+    PairRecord,
+    PhraseRecord,
+    SampleRecord,
+    Texts,
+    TokenRecord,
+)
+from ragen_diag.postmortem.sweep import Run, compare_runs
+from ragen_diag.report.story import GroupDetail, StepDetail, Story, SweepStory
+from ragen_diag.timeline import Timeline
+
+
+def collapsed(depth: float = 0.1) -> Timeline:
+    """Input-dependence is lost after step 60, success after step 140; entropy stays."""
+    values = calm()
+    return run(
+        {
+            "retrieval_skill": values["retrieval_skill"] * before_after(1, depth, 6),
+            "mi_seq_estimate": values["mi_seq_estimate"] * before_after(1, depth, 6),
+            "success_rate": values["success_rate"] * before_after(1, 0.5, 14),
+        },
+        regimes={7: "template_collapse"},
+        resumes=(100,),
+        history={"kl": {step: 0.01 * step for step in range(0, 190, 2)}},
+    )
+
+
+def template(text: str = "go up", name: str = "r000001") -> Story:
+    """The story of a template collapse; all that a run itself says is `text` and `name`."""
+    timeline = collapsed()
+    sample = SampleRecord(
+        response_id=name,
+        prompt=text,
+        response=f"<think>{text}</think>left",
+        start=7,
+        end=7 + len(text),
+        reward=0.5,
+        gap=1.25,
+    )
+    texts = Texts(
+        why="the last good and the first bad step of retrieval_skill",
+        step_before=60,
+        step_after=70,
+        same_prompts=True,
+        phrases=(
+            PhraseRecord(
+                text=text,
+                share_before=0.02,
+                share_after=0.75,
+                prompts_before=0.125,
+                prompts_after=0.875,
+            ),
+        ),
+        pairs=(
+            PairRecord(
+                kind="same_prompt",
+                prompt=text,
+                before=(sample,),
+                after=(sample,),
+                gap_before=2.5,
+                gap_after=0.25,
+            ),
+        ),
+        tokens=(
+            TokenRecord(
+                step=60,
+                response_id=name,
+                prompt=text,
+                tokens=(text, " up", " now"),
+                pointwise_mi=(1.5, -0.4, 0.01),
+            ),
+        ),
+    )
+    group = GroupDetail(
+        group_id=name,
+        prompt=text,
+        responses=8,
+        reward_mean=0.5,
+        reward_var=0.25,
+        flat=None,
+        gap=1.25,
+        rows=(sample,),
+    )
+    story = told(timeline, step_minutes=6.0, gpu_hour_cost=2.5, gpus=8)
+    return Story(
+        postmortem=story.model_copy(update={"texts": (texts,)}),
+        timeline=timeline,
+        details=(StepDetail(step=70, why="first bad step", groups_in_all=32, groups=(group,)),),
+    )
+
+
+def quiet() -> Story:
+    """Nothing happened."""
+    timeline = run()
+    return Story(postmortem=told(timeline), timeline=timeline)
+
+
+def hostile() -> Story:
+    """Every text that a run can choose tries to get out."""
+    story = template(HOSTILE, HOSTILE)
+    steps = [
+        step.model_copy(update={"unscored": HOSTILE}) if place == 2 else step
+        for place, step in enumerate(story.postmortem.steps)
+    ]
+    inputs = story.postmortem.inputs.model_copy(update={"run": f"/tmp/{HOSTILE}"})
+    history = story.timeline.history.with_columns(name=story.timeline.history["name"] + HOSTILE)
+    timeline = replace(story.timeline, history=history)
+    return replace(
+        story,
+        postmortem=told(timeline).model_copy(
+            update={"steps": tuple(steps), "inputs": inputs, "texts": story.postmortem.texts}
+        ),
+        timeline=timeline,
+    )
+
+
+def sweep(name: str = "kl") -> SweepStory:
+    """Four runs that end the less grounded, the worse: success 0.62, 0.52, 0.42, 0.32."""
+    timelines = []
+    for place, depth in enumerate((1.0, 0.7, 0.4, 0.1)):
+        values = calm()
+        timelines.append(
+            run(
+                {
+                    "retrieval_skill": values["retrieval_skill"] * before_after(1, depth, 6),
+                    "success_rate": around(np.linspace(0.6, 0.62 - 0.1 * place, S), 0.001, 4),
+                }
+            )
+        )
+    runs = [
+        Run(name=f"{name}_{place}", postmortem=told(timeline), timeline=timeline)
+        for place, timeline in enumerate(timelines)
+    ]
+    return SweepStory(sweep=compare_runs(runs, seed=0), timelines=tuple(timelines))
+
+
+STORIES = {"template": template, "quiet": quiet, "hostile": hostile}
