@@ -8,6 +8,7 @@ import pytest
 from planted import healthy, noise, ramp, series
 
 from ragen_diag.postmortem.watched import WATCHED
+from ragen_diag.trends.lead import lead_time
 from ragen_diag.trends.onset import find_onset
 
 SIZES = (13, 25, 60)
@@ -42,6 +43,34 @@ def held(runs: int, size: int, phi: float, shape: str, spoiled: str) -> float:
         run, turned = planted_run(seed, size, phi, shape, spoiled)
         onset = find_onset(run, direction=-1, material=watched.material, seed=0)
         count += onset.first_bad is not None and onset.last_good < turned <= onset.first_bad
+    return count / runs
+
+
+def leads_held(runs: int, size: int, phi: float) -> float:
+    """The share of pairs of slopes whose true distance lies in the interval of the lead."""
+    watched = next(w for w in WATCHED if w.name == "retrieval_skill")
+    count = 0
+    for seed in range(runs):
+        generator = np.random.default_rng([77, seed, size])
+        starts = (
+            int(generator.integers(size // 5, size // 2)),
+            int(generator.integers(size // 2, 4 * size // 5)),
+        )
+        one, other = (
+            find_onset(
+                series(
+                    np.arange(size) * 10,
+                    0.7 * (1 - 0.6 * ramp(size, at, min(size - 2, at + max(3, size // 5))))
+                    + noise(generator, size, phi, 0.05),
+                ),
+                direction=-1,
+                material=watched.material,
+                seed=0,
+            )
+            for at in starts
+        )
+        lead = lead_time(one, other)
+        count += lead.low is not None and lead.low <= 10 * (starts[1] - starts[0]) <= lead.high
     return count / runs
 
 
@@ -82,6 +111,13 @@ def test_healthy_runs_stay_quiet():
 def test_intervals_hold_in_95_percent_of_200_runs(size, phi, shape, spoiled):
     share = held(200, size, phi, shape, spoiled)
     assert share >= 0.95
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("phi", [0.0, 0.5])
+def test_leads_hold_in_95_percent_of_200_pairs(size, phi):
+    assert leads_held(200, size, phi) >= 0.95
 
 
 @pytest.mark.slow

@@ -20,7 +20,7 @@ MOST = 80
 """Steps that are fitted; longer series are averaged in blocks, and intervals are of blocks."""
 ALPHA = 0.005
 """Per movement, as a run is watched for ten or more that would be bad news."""
-_MAY_LOSE = 8.0
+_MAY_LOSE = 11.0
 """Twice the log likelihood that a start may lose against the best. Where a slope begins the
 likelihood is not quadratic and the autocorrelation is a guess, so the 3.84 of one degree of freedom
 covers too seldom; this was found on planted onsets, whose intervals then hold in 95 %."""
