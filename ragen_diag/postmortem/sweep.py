@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import permutations
 from math import factorial
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -78,6 +78,12 @@ class Sweep(Part):
     def to_json(self) -> str:
         """The sweep as strict JSON text with a final newline."""
         return json.dumps(self.model_dump(mode="json"), indent=2, allow_nan=False) + "\n"
+
+
+def json_schema() -> dict[str, Any]:
+    """JSON Schema (2020-12) of `sweep.json`."""
+    schema = Sweep.model_json_schema(mode="serialization")
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
 
 
 @dataclass(frozen=True, kw_only=True)

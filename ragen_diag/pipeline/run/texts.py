@@ -103,14 +103,14 @@ def token_view(
             step=step,
             response_id=name,
             prompt=groups.prompts_P[int(groups.own_R[r])],
-            tokens=_pieces(checkpoint.tokenizer, groups.reasoning_ids_R[r]),
+            tokens=pieces(checkpoint.tokenizer, groups.reasoning_ids_R[r]),
             pointwise_mi=tuple(pointwise_mi(logp_PT, int(groups.own_R[r])).tolist()),
         )
         for name, r, logp_PT in zip(names, rows, scored, strict=True)
     )
 
 
-def _pieces(tokenizer: Any, ids: Sequence[int]) -> tuple[str, ...]:
+def pieces(tokenizer: Any, ids: Sequence[int]) -> tuple[str, ...]:
     """What each token adds to the text: together they are it, blanks included.
 
     A token that ends inside a character adds nothing, and the one that completes it all of it.
