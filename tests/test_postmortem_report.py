@@ -158,7 +158,7 @@ def test_the_page_tells_it_all(written):
         assert text in page, text
     assert '<span class="u3">' in page and '<span class="d2">' in page
     calm = text_of(written / "quiet" / "postmortem.html")
-    assert "Nothing happened" in calm and "fall of 25% of its level" in calm
+    assert "Nothing happened" in calm and "fall of 25 % of its level" in calm
 
 
 def test_files_are_strict_and_whole(written):
@@ -253,7 +253,7 @@ def test_a_lead_that_is_no_lead_is_called_so():
         "retrieval skill turned 77 steps before success (95 %: 18 to 88; first with over 99 %)"
     )
     assert facts.lead(record(-20, -30, -10, 0.02)) == (
-        "success turned 20 steps before retrieval skill (95 %: 10 to 30; first with 98%)"
+        "success turned 20 steps before retrieval skill (95 %: 10 to 30; first with 98 %)"
     )
     assert "too close together" in facts.lead(record(2, -8, 9, 0.6))
 

@@ -99,7 +99,7 @@ class Case:
         first, last = self.first(metric), self.last(metric)
         if first is None or last is None:
             return None
-        share = f" ({last / first:.0%} of it)" if first > 0 else ""
+        share = f" ({100 * (last / first):.0f} % of it)" if first > 0 else ""
         return f"{metric} is {last:.3g} at the end, {first:.3g} at the start{share}"
 
 

@@ -24,6 +24,8 @@ _MAY_LOSE = 11.0
 """Twice the log likelihood that a start may lose against the best. Where a slope begins the
 likelihood is not quadratic and the autocorrelation is a guess, so the 3.84 of one degree of freedom
 covers too seldom; this was found on planted onsets, whose intervals then hold in 95 %."""
+_MAY_LOSE_SUDDEN = 6.63
+"""The same where a step fits and a slope does not: the 99 % of one degree of freedom."""
 _CHI2_95 = 3.84
 _PRIOR_PHI, _PRIOR_WEIGHT = 0.3, 10
 """Autocorrelation of neighbouring steps that short series are shrunk to, worth so many steps."""
@@ -288,11 +290,12 @@ class _Search:
         freedom = max(1, size - 4)
         floor = self._floor(blocks, fit)
         squares_F = fit.squares_F + floor
+        kind, chosen = self._kind(fits, squares_F, freedom)
+        may_lose = _MAY_LOSE_SUDDEN if kind == "sudden" else _MAY_LOSE
         # Wider in short series, as F is wider than chi-square.
-        allowed = squares_F[fit.best] * (1 + _MAY_LOSE * (1 + 3.0 / freedom) / freedom)
+        allowed = squares_F[fit.best] * (1 + may_lose * (1 + 3.0 / freedom) / freedom)
         starts = fits.start_F[squares_F <= allowed]
         first, last = int(starts.min()), int(starts.max())
-        kind, chosen = self._kind(fits, squares_F, freedom)
         before, change = _levels(fits, chosen, blocks.value_B * self.direction)
         return replace(
             levels,

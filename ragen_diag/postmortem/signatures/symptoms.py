@@ -53,7 +53,7 @@ def signal_starvation(case: Case) -> Signature | None:
         return None
     evidence = sentences(
         *(moved(onset) for onset in (std, flat, case.fell(KEPT_SHARE)) if onset is not None),
-        f"{last:.0%} of the groups are flat at the end" if last is not None else None,
+        f"{100 * last:.0f} % of the groups are flat at the end" if last is not None else None,
         _beyond_chance(case),
         case.kept_level(KEPT_SHARE),
     )
@@ -78,7 +78,7 @@ def _beyond_chance(case: Case) -> str | None:
     chance = [float(c) for s in shares if (c := s.get("flat_share_by_chance")) is not None]
     if not chance:
         return None
-    return f"chance alone would leave {sum(chance) / len(chance):.0%} flat"
+    return f"chance alone would leave {100 * (sum(chance) / len(chance)):.0f} % flat"
 
 
 def length_blow_up(case: Case) -> Signature | None:

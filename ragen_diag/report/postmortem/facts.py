@@ -158,7 +158,7 @@ def least_change(onset: OnsetRecord) -> str:
     """What would have counted as a change."""
     parts = []
     if relative := onset.material.get("relative"):
-        parts.append(f"{relative:.0%} of its level")
+        parts.append(f"{100 * relative:.0f} % of its level")
     if absolute := onset.material.get("absolute"):
         share = term(onset.metric).share
         parts.append(f"{absolute * 100:.0f} points" if share else number(absolute))
@@ -187,7 +187,7 @@ def lead(record: LeadRecord) -> str:
 
 
 def _sure(chance: float) -> str:
-    return "over 99 %" if chance > 0.99 else f"{chance:.0%}"
+    return "over 99 %" if chance > 0.99 else f"{100 * chance:.0f} %"
 
 
 def leads(told: PostMortem) -> list[str]:
@@ -242,9 +242,9 @@ def kept_ratio(story: Story) -> str:
     onset = verdict_onset(story.postmortem)
     steps = list(known)
     at = onset.first_bad if onset is not None and onset.first_bad in known else steps[0]
-    told = f"It would have kept {known[at]:.0%} of the groups at step {at:,}"
+    told = f"It would have kept {100 * known[at]:.0f} % of the groups at step {at:,}"
     last = steps[-1]
-    return f"{told} and {known[last]:.0%} at step {last:,}." if last != at else f"{told}."
+    return f"{told} and {100 * known[last]:.0f} % at step {last:,}." if last != at else f"{told}."
 
 
 def cost(told: PostMortem) -> str:
