@@ -7,6 +7,7 @@ input-dependence or with entropy across the runs.
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import permutations
 from math import factorial
 from typing import Any, Literal
@@ -132,28 +133,14 @@ def _plane(runs: Sequence[Run], quantity: str, outcome: str, seed: int) -> Plane
     points = [(_end(run.timeline, quantity).last, _end(run.timeline, outcome).last) for run in runs]
     known = np.array([pair for pair in points if None not in pair], dtype=np.float64).reshape(-1, 2)
     n = len(known)
+    plane = partial(Plane, quantity=quantity, outcome=outcome, n=n)
     if n < FEWEST_RUNS:
         reason = f"{n} runs with both; {FEWEST_RUNS} are needed to speak of an order"
-        return Plane(
-            quantity=quantity,
-            outcome=outcome,
-            n=n,
-            spearman=None,
-            p_value=None,
-            monotone=None,
-            reason=reason,
-        )
+        return plane(spearman=None, p_value=None, monotone=None, reason=reason)
     x, y = ranks(known[:, 0]), ranks(known[:, 1])
     if not x.std() or not y.std():
-        return Plane(
-            quantity=quantity,
-            outcome=outcome,
-            n=n,
-            spearman=None,
-            p_value=None,
-            monotone=None,
-            reason="all runs end at the same level",
-        )
+        reason = "all runs end at the same level"
+        return plane(spearman=None, p_value=None, monotone=None, reason=reason)
     rho = _correlation(x, y)
     steps = np.diff(known[np.argsort(known[:, 0], kind="stable"), 1])
     monotone: Literal["rising", "falling", "no"] = "no"
@@ -161,15 +148,7 @@ def _plane(runs: Sequence[Run], quantity: str, outcome: str, seed: int) -> Plane
         monotone = "rising"
     elif (steps <= 0).all():
         monotone = "falling"
-    return Plane(
-        quantity=quantity,
-        outcome=outcome,
-        n=n,
-        spearman=rho,
-        p_value=_p_value(x, y, rho, seed),
-        monotone=monotone,
-        reason=None,
-    )
+    return plane(spearman=rho, p_value=_p_value(x, y, rho, seed), monotone=monotone, reason=None)
 
 
 def _correlation(x: NDArray[np.float64], y: NDArray[np.float64]) -> float:

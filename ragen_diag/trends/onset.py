@@ -10,14 +10,13 @@ from typing import Literal
 
 import numpy as np
 
+from ragen_diag.trends.blocks import Blocks, blocks_of
 from ragen_diag.trends.odd import odd_steps
 from ragen_diag.trends.ramp import PHIS, Family, expected_left_over, family, left_over, null_shares
-from ragen_diag.trends.series import BoolArray, FloatArray, IntArray, Series
+from ragen_diag.trends.series import BoolArray, FloatArray, Series
 
 FEWEST = 6
 """Steps that it takes to speak of a level before and after."""
-MOST = 80
-"""Steps that are fitted; longer series are averaged in blocks, and intervals are of blocks."""
 ALPHA = 0.005
 """Per movement, as a run is watched for ten or more that would be bad news."""
 _MAY_LOSE = 11.0
@@ -101,7 +100,7 @@ def find_onset(
         return replace(found, p_value=None if found.p_value is None else min(1.0, 2 * _p(found)))
     defined_S = np.isfinite(series.value_S)
     lost = _lost(series, defined_S)
-    blocks = _blocks(series, defined_S)
+    blocks = blocks_of(series, defined_S)
     if len(blocks.value_B) < FEWEST:
         n = int(defined_S.sum())
         few = Onset(kind="too_few", reason=f"defined at {n} steps; {FEWEST} are needed")
@@ -132,48 +131,6 @@ def _lost(series: Series, defined_S: BoolArray) -> Onset | None:
 
 
 @dataclass(frozen=True)
-class _Blocks:
-    """B blocks of neighbouring steps of one segment; of one step each, if there are few."""
-
-    first_B: IntArray
-    last_B: IntArray
-    value_B: FloatArray
-    error_B: FloatArray
-    segment_B: IntArray
-
-    def logs(self) -> "_Blocks":
-        return replace(self, value_B=np.log(self.value_B), error_B=self.error_B / self.value_B)
-
-    def take(self, which: BoolArray | slice) -> "_Blocks":
-        return _Blocks(*(getattr(self, name)[which] for name in self.__dataclass_fields__))
-
-
-def _blocks(series: Series, defined_S: BoolArray) -> _Blocks:
-    step_S, value_S = series.step_S[defined_S], series.value_S[defined_S]
-    segment_S = series.segment_S[defined_S]
-    error_S = ((series.high_S - series.low_S) / 2 / 1.96)[defined_S]
-    size = -(-len(step_S) // MOST)
-    starts = [
-        first
-        for segment in np.unique(segment_S)
-        for first in np.flatnonzero(segment_S == segment)[::size]
-    ]
-    if not starts:
-        none = np.empty(0)
-        return _Blocks(none.astype(int), none.astype(int), none, none, none.astype(int))
-    first_B = np.array(starts)
-    last_B = np.r_[first_B[1:], len(step_S)] - 1
-    counts_B = last_B - first_B + 1
-    return _Blocks(
-        step_S[first_B],
-        step_S[last_B],
-        np.add.reduceat(value_S, first_B) / counts_B,
-        error_S[first_B] / counts_B**0.5,
-        segment_S[first_B],
-    )
-
-
-@dataclass(frozen=True)
 class _Fit:
     """The best fit in one direction; `change` is in that direction, positive."""
 
@@ -191,7 +148,7 @@ class _Fit:
 class _Search:
     """The search for one movement in one series."""
 
-    blocks: _Blocks
+    blocks: Blocks
     direction: int
     material: Material
     seed: int
@@ -216,7 +173,7 @@ class _Search:
                 return found
         return self._told(blocks, fit, where)
 
-    def _told(self, blocks: _Blocks, fit: "_Fit", where: str) -> Onset:
+    def _told(self, blocks: Blocks, fit: "_Fit", where: str) -> Onset:
         levels = Onset(
             kind="none",
             before=fit.before,
@@ -229,7 +186,7 @@ class _Search:
             return replace(levels, reason=f"noise alone moves as far{where}")
         return self._dated(blocks, fit, levels)
 
-    def _growth(self, blocks: _Blocks, fit: "_Fit") -> "_Fit | None":
+    def _growth(self, blocks: Blocks, fit: "_Fit") -> "_Fit | None":
         """The fit of the logarithms where it is the better one: of what doubles and doubles, a
         straight way would be dated to its end."""
         low, high = float(blocks.value_B.min()), float(blocks.value_B.max())
@@ -262,7 +219,7 @@ class _Search:
             return 0
         return int(opposite.fits.end_F[opposite.best])
 
-    def _fit(self, blocks: _Blocks, direction: int) -> _Fit | None:
+    def _fit(self, blocks: Blocks, direction: int) -> _Fit | None:
         value_B = blocks.value_B * direction
         step = tuple(int(one) for one in blocks.first_B)
         segment = tuple(int(one) for one in blocks.segment_B)
@@ -285,7 +242,7 @@ class _Search:
         p_value = (1 + as_large) / (1 + len(nulls))
         return _Fit(fits, share, squares_F, best, before * direction, change, p_value)
 
-    def _dated(self, blocks: _Blocks, fit: _Fit, levels: Onset) -> Onset:
+    def _dated(self, blocks: Blocks, fit: _Fit, levels: Onset) -> Onset:
         fits, size = fit.fits, len(blocks.value_B)
         freedom = max(1, size - 4)
         floor = self._floor(blocks, fit)
@@ -327,7 +284,7 @@ class _Search:
             return "gradual", best["gradual"]
         return "unclear", int(np.argmin(squares_F))
 
-    def _floor(self, blocks: _Blocks, fit: _Fit) -> float:
+    def _floor(self, blocks: Blocks, fit: _Fit) -> float:
         """Squares that the intervals of the values promise but so few residuals may not show."""
         size = len(blocks.value_B)
         known = blocks.error_B[np.isfinite(blocks.error_B)]
@@ -338,7 +295,7 @@ class _Search:
         return max(tiny, float(np.mean(known**2)) * (size - 2) - left)
 
     def _draws(
-        self, blocks: _Blocks, fits: Family, squares_F: FloatArray, freedom: int
+        self, blocks: Blocks, fits: Family, squares_F: FloatArray, freedom: int
     ) -> FloatArray:
         """Steps at which it may have begun, each start by the likelihood of its best fit."""
         size = len(blocks.value_B)

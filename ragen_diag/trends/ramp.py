@@ -39,7 +39,7 @@ class Family:
         return whitened - self.level_S * (self.level_S @ whitened)
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=16)
 def family(step: tuple[int, ...], segment: tuple[int, ...], phi: float) -> Family:
     """The family over these steps for noise that is AR(1) within segments.
 
