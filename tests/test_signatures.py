@@ -244,3 +244,14 @@ def test_weaker_movements_are_dated_once_an_alarm_is_raised():
     found = onset(beside, "success_rate", -1)
     assert found.happened and found.p_value >= 0.005
     assert found.caution.startswith("by itself no more than likely")
+
+
+def test_an_answer_that_is_paid_whatever_the_prompt_is_hacking_if_it_lasts():
+    """Empty answers at full reward: at the last three steps it is likely, at one it is a hint."""
+    found = [finding("empty_answers_rewarded", "warning", "31 of 32 answers are empty")]
+    lasting = told(run(findings=dict.fromkeys(range(S - 3, S), found)))
+    assert (lasting.verdict, lasting.confidence) == ("reward_hacking", "likely")
+    once = told(run(findings={S - 1: found}))
+    assert codes(once) == {"reward_hacking": "possible"} and once.verdict == "no_onset"
+    hint = [finding("phantom_variance", "warning", "rewards vary without success")]
+    assert told(run(findings=dict.fromkeys(range(S), hint))).verdict == "no_onset"

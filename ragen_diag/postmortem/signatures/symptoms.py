@@ -1,6 +1,6 @@
 """Signatures in reward and length: what pushed the run, or what it did to please."""
 
-from ragen_diag.postmortem.case import END, Case, moved
+from ragen_diag.postmortem.case import END, PERSISTENT, Case, moved
 from ragen_diag.postmortem.model import Confidence, OnsetRecord, Signature
 from ragen_diag.postmortem.signatures.signature import sentences, signature
 from ragen_diag.postmortem.watched import (
@@ -20,7 +20,7 @@ STARVED_CLEARLY = 0.8
 STARVED_STD = 0.25
 """At or below, on what is left of the in-group reward std; ours (the paper stops at 0.1)."""
 HACKED = ("answers_independent_of_prompt", "empty_answers_rewarded", "phantom_variance")
-"""Findings that tell of a reward which does not ask for the prompt."""
+"""Findings that tell of a reward which does not ask for the prompt; the last is but a hint."""
 
 
 def reward_hacking(case: Case) -> Signature | None:
@@ -38,7 +38,8 @@ def reward_hacking(case: Case) -> Signature | None:
         None if (solved := case.rose(SUCCESS)) is None else moved(solved),
         None if (lost := case.fell(REWARD)) is None else moved(lost),
     )
-    strong = (rose is not None and success is not None) or bool(told)
+    lasting = any(len(told.get(code, ())) >= PERSISTENT for code in HACKED[:2])
+    strong = (rose is not None and success is not None) or lasting
     confidence: Confidence = "likely" if strong and not against else "possible"
     return signature("reward_hacking", confidence, rose, evidence, against)
 

@@ -55,9 +55,10 @@ def subject(told: PostMortem) -> str:
     steps = [step.step for step in told.steps]
     rows = sum(step.rows for step in told.steps)
     name = PurePath(told.inputs.run).name or told.inputs.run
+    which = f"{steps[0]:,} to {steps[-1]:,}" if len(steps) > 1 else f"({steps[0]:,})"
     return (
-        f"{name} ({told.inputs.dump.dialect}): {plural(len(steps), 'step')}"
-        f" {steps[0]:,} to {steps[-1]:,}, {plural(rows, 'response')}"
+        f"{name} ({told.inputs.dump.dialect}): {plural(len(steps), 'step')} {which},"
+        f" {plural(rows, 'response')}"
     )
 
 
