@@ -51,6 +51,17 @@ def child(model: Any, folder: Path, log: Path, out: Path) -> None:
     np.save(out, scores.logp_RP)
 
 
+def written_to(log: Path) -> int:
+    return len(log.read_text().split()) if log.exists() else 0
+
+
+def wait_for(log: Path, records: int) -> None:
+    """Until so many are kept, however busy the machine is; not for ever, as all may be."""
+    give_up = time.monotonic() + 10.0
+    while written_to(log) < records and time.monotonic() < give_up:
+        time.sleep(0.002)
+
+
 def main() -> None:
     torch.set_num_threads(1)
     # 48 rows of 9 tokens in 14 pieces under 6 prompts: 84 columns.
@@ -66,7 +77,8 @@ def main() -> None:
             child(model, folder, log, out)
             os._exit(0)
         if kills < 20:
-            time.sleep(random.uniform(0.03, 0.12))
+            wait_for(log, written_to(log) + random.randint(0, 6))
+            time.sleep(random.uniform(0.0, 0.01))
             os.kill(pid, signal.SIGKILL)
             kills += 1
         os.waitpid(pid, 0)

@@ -81,8 +81,9 @@ def draw_timeline(story: Story) -> Plot:
         axes.set_xlabel("step")
         settle(figure)
     caption = (
-        "Shaded: between the last good and the first bad step; solid: after it. Alarms are bold"
-        f" and orange. Regimes: {facts.regime_line(told.steps)}."
+        "Shaded: between the last step at the old level and the first that has left it; solid:"
+        " after that. Alarms are bold and orange, grey rows no bad news by themselves."
+        f" Regimes: {facts.regime_line(told.steps)}."
         if onsets
         else f"Nothing left its level. Regimes: {facts.regime_line(told.steps)}."
     )
