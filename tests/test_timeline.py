@@ -61,13 +61,15 @@ def rescored(timeline: Timeline, scorers: dict[int, tuple[str, int]]) -> Timelin
 
 
 def test_another_scorer_breaks_what_it_measures_and_nothing_else():
-    timeline = rescored(run(), {0: ("a", 10), 100: ("b", 10)})
+    timeline = rescored(run(), {0: ("a", 30), 100: ("b", 0)})
     assert timeline.marks.scorer_changes == (100,)
     assert timeline.series("retrieval_skill").segment_S.tolist() == [0] * 10 + [1] * 10
     assert timeline.series("reward_mean").segment_S.tolist() == [0] * S
     # Each step under its own checkpoint is no break at all.
     own = rescored(run(), {step: (f"step_{step}", 0) for step in STEPS})
     assert own.marks.scorer_changes == ()
+    late = rescored(run(), {step: (f"step_{step - 5}", 5) for step in STEPS})
+    assert late.marks.scorer_changes == ()
 
 
 def test_entropy_is_the_policys_own_or_the_dumps():

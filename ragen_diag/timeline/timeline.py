@@ -38,7 +38,7 @@ class Marks:
     """What must be drawn beside the curves: steps at which something other than learning happened.
 
     `resumes` are the first steps that a resumed run wrote again; `scorer_changes` the first steps
-    under another checkpoint than the step before, unless each is scored by its own; `gaps` pairs of
+    under another checkpoint than the step before, unless each lies as far back; `gaps` pairs of
     neighbouring steps further apart than usual.
     """
 
@@ -177,9 +177,12 @@ class Timeline:
 
 
 def _another(earlier: Scorer | None, later: Scorer | None) -> bool:
-    if earlier is None or later is None or (earlier.is_policy and later.is_policy):
+    """Whether a step is scored by another checkpoint that lies otherwise far back than that of the
+    step before: as many steps back each, own ones among them, is one way of looking."""
+    if earlier is None or later is None:
         return False
-    return earlier.path != later.path
+    same_lag = earlier.lag is not None and earlier.lag == later.lag
+    return earlier.path != later.path and not same_lag
 
 
 def _scaled(metric: Metric, factor: float) -> Metric:

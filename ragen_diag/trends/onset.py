@@ -193,7 +193,10 @@ class _Search:
         if self.direction != 1 or low <= 0 or high < _GROWTH * low:
             return None
         logs = self._fit(blocks.logs(), self.direction)
-        return logs if logs is not None and logs.share > fit.share else None
+        if logs is None or logs.share <= fit.share:
+            return None
+        # The better of two scales: twice the chance.
+        return replace(logs, p_value=min(1.0, 2 * logs.p_value))
 
     def _matters(self, found: Onset) -> bool:
         before, after = found.before or 0.0, found.after or 0.0

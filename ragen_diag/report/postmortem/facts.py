@@ -39,6 +39,8 @@ CONFIDENCE: Mapping[str, str] = {
     "likely": "likely: the evidence is partial, or something speaks against it",
     "possible": "possible: a hint, no more",
 }
+MOST_CHANGES = 5
+"""Changes of the scorer that are named one by one."""
 DIRECTIONS: Mapping[int, str] = {-1: "fall", 0: "any", 1: "rise"}
 
 # Names with an underscore: plain words such as "repetition" may be just that.
@@ -300,9 +302,11 @@ def plane(one: Plane) -> str:
 def marks(told: PostMortem) -> list[str]:
     """What else happened: resumes, changes of the scorer, gaps."""
     said = [f"resumed at step {step:,}" for step in told.marks.resumes]
-    said += [
-        f"another checkpoint scores from step {step:,} on" for step in told.marks.scorer_changes
-    ]
+    changes = told.marks.scorer_changes
+    if len(changes) > MOST_CHANGES:
+        said.append(f"another checkpoint scores from each of {len(changes):,} steps on")
+    else:
+        said += [f"another checkpoint scores from step {step:,} on" for step in changes]
     said += [f"nothing between steps {low:,} and {high:,}" for low, high in told.marks.gaps]
     return said
 
