@@ -1,10 +1,11 @@
 """Phrases that came to be shared, against a naive count of every run of three to eight words."""
 
-from math import comb
+from fractions import Fraction
+from itertools import pairwise
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from report_products import HOSTILE
 
@@ -20,17 +21,19 @@ def rows(share: float, *, prompts: int = 24, each: int = 4, seed: int = 0):
     for prompt in range(prompts):
         for _ in range(each):
             words = " ".join(f"w{n}" for n in generator.integers(0, 400, 12))
-            planted = generator.random() < share
-            out.append((prompt, f"{TEMPLATE} {words}" if planted else words))
+            out.append((prompt, f"{TEMPLATE} {words}" if generator.random() < share else words))
     return out
+
+
+def having(count: int, prompts: int, text: str = "so I go"):
+    """One response per prompt; so many of them are the text."""
+    return [(n, text if n < count else f"other {n}") for n in range(prompts)]
 
 
 def naive(step, phrase: str) -> tuple[float, float]:
     """Share of rows and of prompts that have these words in a row."""
-    has = [f" {phrase} " in f" {' '.join(text.split())} " for _, text in step]
-    prompts = {prompt for prompt, _ in step}
-    having = {prompt for (prompt, _), one in zip(step, has, strict=True) if one}
-    return sum(has) / len(step), len(having) / len(prompts)
+    with_it = [prompt for prompt, text in step if f" {phrase} " in f" {text} "]
+    return len(with_it) / len(step), len(set(with_it)) / len({prompt for prompt, _ in step})
 
 
 def test_a_planted_template_is_found_whole_alone_and_with_its_shares():
@@ -44,14 +47,34 @@ def test_a_planted_template_is_found_whole_alone_and_with_its_shares():
 def test_the_same_habits_before_and_after_are_nothing_new():
     assert shared_phrases(rows(0.8, seed=1), rows(0.8, seed=2)) == []
     assert shared_phrases(rows(0.0, seed=1), rows(0.0, seed=2)) == []
+    assert shared_phrases([], rows(1.0)) == shared_phrases(rows(1.0), []) == []
 
 
-def test_few_prompts_prove_nothing():
-    # Two of two prompts against none of two: one in comb(4, 2) = 6 such tables by chance.
-    assert comb(4, 2) == 6
-    assert shared_phrases(rows(0.0, prompts=2), rows(1.0, prompts=2)) == []
-    assert shared_phrases(rows(0.0, prompts=1), rows(1.0, prompts=1)) == []
-    assert shared_phrases([], rows(1.0)) == [] and shared_phrases(rows(1.0), []) == []
+@pytest.mark.parametrize(
+    ("before", "after", "prompts", "text", "found"),
+    [
+        (0, 3, 3, "so I go", False),  # 1 / comb(6, 3) = 1/20, not below 0.05
+        (0, 4, 4, "so I go", True),  # 1 / comb(8, 4) = 1/70
+        (0, 4, 4, "so I go up", True),  # of three phrases: 3/70 = 0.043
+        (0, 4, 4, "so I go up now", False),  # of six: 6/70 = 0.086
+        (1, 6, 7, "so I go", True),  # (7 x 7 + 1) / 3432 = 0.015
+        (1, 5, 7, "so I go", False),  # (6 x 28 + 8) / 3432 = 0.0513; without the 8: 0.049
+        (100, 130, 200, "so I go", False),  # beyond chance, but a rise of 0.15 alone
+        (100, 150, 200, "so I go", True),
+        (0, 1, 1, "so I go", False),
+    ],
+)
+def test_fishers_value_by_hand(before, after, prompts, text, found):
+    told = shared_phrases(having(before, prompts, text), having(after, prompts, text))
+    assert [phrase.text for phrase in told] == ([text] if found else [])
+
+
+def test_no_phrase_is_longer_than_eight_and_none_beyond_ten_is_told():
+    (phrase,) = shared_phrases(having(0, 20), having(20, 20, "a b c d e f g h i"))
+    assert phrase.text == "a b c d e f g h"
+    many = [(n, " ".join(f"a{k} b{k} c{k} {n}x{k}" for k in range(12))) for n in range(20)]
+    told = [phrase.text for phrase in shared_phrases(having(0, 20), many)]
+    assert told == [f"a{k} b{k} c{k}" for k in (0, 1, 10, 11, 2, 3, 4, 5, 6, 7)]
 
 
 def test_scripts_without_blanks_are_read_by_character():
@@ -64,31 +87,63 @@ def test_scripts_without_blanks_are_read_by_character():
 
 def test_larger_groups_alone_make_nothing_shared():
     """One response in ten has it in both steps; more responses show it in more prompts."""
-    before, after = rows(0.1, each=2, seed=3), rows(0.1, each=32, seed=4)
-    assert shared_phrases(before, after) == []
+    assert shared_phrases(rows(0.1, each=2, seed=3), rows(0.1, each=32, seed=4)) == []
 
 
 def test_hostile_text_is_words_like_any_other():
-    before = [(n, f"plain {n}") for n in range(20)]
-    after = [(n, f"{HOSTILE} {n}") for n in range(20)]
-    for phrase in shared_phrases(before, after):
-        assert phrase.text in " ".join(HOSTILE.split())
+    told = shared_phrases(having(0, 20), [(n, f"{HOSTILE} {n}") for n in range(20)])
+    assert told and all(phrase.text in " ".join(HOSTILE.split()) for phrase in told)
 
 
-words = st.lists(st.sampled_from("abc"), min_size=0, max_size=8).map(" ".join)
-steps = st.lists(st.tuples(st.integers(0, 11), words), min_size=12, max_size=40)
+def mixed(seed: int, share: float, each: int):
+    """Twelve prompts; few words, so that they make phrases by themselves too."""
+    generator = np.random.default_rng(seed)
+    out = []
+    for n in range(12 * each):
+        words = generator.choice(list("abc"), 3).tolist()
+        for planted in ("a b a b a", "so I go left now", "x y z"):
+            words += [planted] * (generator.random() < share)
+        out.append((n // each, " ".join(words)))
+    return out
 
 
-@settings(max_examples=60, deadline=None)
-@given(steps, steps)
-def test_shares_are_those_of_a_naive_count(before, after):
-    # One response per prompt, so that all of them are looked at.
-    before, after = list(dict(before).items()), list(dict(after).items())
-    for phrase in shared_phrases(before, after):
-        assert (phrase.share_before, phrase.prompts_before) == pytest.approx(
-            naive(before, phrase.text)
-        )
-        assert (phrase.share_after, phrase.prompts_after) == pytest.approx(
-            naive(after, phrase.text)
-        )
-        assert phrase.rise >= 0.2 and len(phrase.text.split()) >= 3
+def chance(after: int, before: int) -> Fraction:
+    """That `after` or more of those with the phrase are among 12 drawn one by one from 24."""
+    drawn = {0: Fraction(1)}
+    for n in range(12):
+        hit = {k: p * Fraction(after + before - k, 24 - n) for k, p in drawn.items()}
+        drawn = {k: drawn.get(k, 0) - hit.get(k, 0) + hit.get(k - 1, 0) for k in range(n + 2)}
+    return sum(p for k, p in drawn.items() if k >= after)
+
+
+SHARE = st.sampled_from((0.0, 0.1, 0.5, 0.9))
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 10**6), SHARE, SHARE, st.integers(1, 3), st.integers(1, 3))
+@example(0, 0.0, 0.9, 2, 3)
+def test_phrases_are_those_of_a_naive_count(seed, share_before, share_after, few, many):
+    before, after = mixed(seed, share_before, few), mixed(seed + 1, share_after, many)
+    depth = min(few, many)
+    looked_before = [row for n, row in enumerate(before) if n % few < depth]
+    looked_after = [row for n, row in enumerate(after) if n % many < depth]
+    texts = [text.split() for _, text in after]
+    grams = {tuple(t[i : i + n]) for t in texts for n in range(3, 9) for i in range(len(t) - n + 1)}
+    looked = (looked_before, looked_after)
+    counts = {gram: [round(12 * naive(s, " ".join(gram))[1]) for s in looked] for gram in grams}
+    common = {gram: (b, a) for gram, (b, a) in counts.items() if a >= 0.2 * 12}
+    by_chance = {gram: chance(a, b) * len(common) for gram, (b, a) in common.items()}
+    risen = {g for g, (b, a) in common.items() if a - b >= 0.2 * 12 and 20 * by_chance[g] < 1}
+    found = shared_phrases(before, after)
+    told = set()
+    for phrase in found:
+        gram = tuple(phrase.text.split())
+        assert gram in risen and 2 * sum(run in told for run in pairwise(gram)) < len(gram) - 1
+        told.update(pairwise(gram))
+        assert (phrase.prompts_before, phrase.prompts_after) == tuple(n / 12 for n in common[gram])
+        assert phrase.share_before == naive(before, phrase.text)[0]
+        assert phrase.share_after == naive(after, phrase.text)[0]
+    order = [(-round(phrase.rise, 1), -len(phrase.text.split())) for phrase in found]
+    assert order == sorted(order)
+    for gram in risen if len(found) < 10 else ():
+        assert 2 * sum(run in told for run in pairwise(gram)) >= len(gram) - 1

@@ -1,6 +1,7 @@
 """What changed in the texts between two steps of a run, and some responses token by token."""
 
 from collections.abc import Sequence
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
 from ragen_diag.metrics.pointwise import pointwise_mi
@@ -15,6 +16,7 @@ from ragen_diag.postmortem.phrases import shared_phrases
 from ragen_diag.rollouts import Rollouts
 from ragen_diag.settings import Settings
 from ragen_diag.spans import TagChoice
+from ragen_diag.tokens import decode
 
 if TYPE_CHECKING:
     from ragen_diag.checkpoints.load import Checkpoint
@@ -115,12 +117,13 @@ def pieces(tokenizer: Any, ids: Sequence[int]) -> tuple[str, ...]:
 
     A token that ends inside a character adds nothing, and the one that completes it all of it.
     """
-    pieces, known = [], ""
+    whole = decode(tokenizer, list(ids))
+    pieces, told = [], 0
     for place in range(len(ids)):
-        text = str(tokenizer.decode(list(ids[: place + 1])))
-        if text.endswith("\ufffd") and place + 1 < len(ids):
-            pieces.append("")
-            continue
-        pieces.append(text[len(known) :] if text.startswith(known) else text[-1:])
-        known = text
+        text = decode(tokenizer, list(ids[: place + 1]))
+        both = zip(text[told:], whole[told:], strict=False)
+        # What a later token still changes is told with that token.
+        piece = "".join(one for one, _ in takewhile(lambda pair: pair[0] == pair[1], both))
+        pieces.append(piece)
+        told += len(piece)
     return tuple(pieces)

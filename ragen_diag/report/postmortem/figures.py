@@ -259,6 +259,9 @@ def _curve(axes: Axes, story: Story, name: str) -> None:
     unit = next((m.unit for m in story.timeline.metrics.get(name, ()) if m.unit), "")
     axes.set_ylabel("%" if term(name).share else unit)
     axes.yaxis.set_major_locator(MaxNLocator(nbins=4))
+    if term(name).share and known.any() and np.ptp(series.value_S[known]) == 0:
+        # Around a constant matplotlib would zoom in on nothing, below 0 % too.
+        axes.set_ylim(-2, 102)
     _step_axis(axes, story.timeline.steps)
 
 
