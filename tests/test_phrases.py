@@ -47,6 +47,8 @@ def test_a_planted_template_is_found_whole_alone_and_with_its_shares():
 def test_the_same_habits_before_and_after_are_nothing_new():
     assert shared_phrases(rows(0.8, seed=1), rows(0.8, seed=2)) == []
     assert shared_phrases(rows(0.0, seed=1), rows(0.0, seed=2)) == []
+    # Larger groups show a habit of one response in ten in more prompts.
+    assert shared_phrases(rows(0.1, each=2, seed=3), rows(0.1, each=32, seed=4)) == []
     assert shared_phrases([], rows(1.0)) == shared_phrases(rows(1.0), []) == []
 
 
@@ -73,8 +75,15 @@ def test_no_phrase_is_longer_than_eight_and_none_beyond_ten_is_told():
     (phrase,) = shared_phrases(having(0, 20), having(20, 20, "a b c d e f g h i"))
     assert phrase.text == "a b c d e f g h"
     many = [(n, " ".join(f"a{k} b{k} c{k} {n}x{k}" for k in range(12))) for n in range(20)]
-    told = [phrase.text for phrase in shared_phrases(having(0, 20), many)]
+    told = [phrase.text for phrase in shared_phrases(having(0, 30), many)]
     assert told == [f"a{k} b{k} c{k}" for k in (0, 1, 10, 11, 2, 3, 4, 5, 6, 7)]
+
+
+def test_the_largest_rise_comes_first_and_prompts_are_those_of_each_step():
+    after = [(n, f"x y z {n}" + " a b c d" * (n < 16)) for n in range(20)]
+    first, second = shared_phrases(having(3, 30, "a b c d"), after)
+    assert (first.text, first.prompts_before, first.prompts_after) == ("x y z", 0.0, 1.0)
+    assert (second.text, second.prompts_before, second.prompts_after) == ("a b c d", 0.1, 0.8)
 
 
 def test_scripts_without_blanks_are_read_by_character():
@@ -83,11 +92,6 @@ def test_scripts_without_blanks_are_read_by_character():
     (phrase,) = shared_phrases(before, after)
     assert phrase.text == "我们一步一步来"
     assert (phrase.prompts_before, phrase.prompts_after) == (0.0, 1.0)
-
-
-def test_larger_groups_alone_make_nothing_shared():
-    """One response in ten has it in both steps; more responses show it in more prompts."""
-    assert shared_phrases(rows(0.1, each=2, seed=3), rows(0.1, each=32, seed=4)) == []
 
 
 def test_hostile_text_is_words_like_any_other():
@@ -100,10 +104,8 @@ def mixed(seed: int, share: float, each: int):
     generator = np.random.default_rng(seed)
     out = []
     for n in range(12 * each):
-        words = generator.choice(list("abc"), 3).tolist()
-        for planted in ("a b a b a", "so I go left now", "x y z"):
-            words += [planted] * (generator.random() < share)
-        out.append((n // each, " ".join(words)))
+        planted = [p for p in ("a b a b a", "so I go left", "x y z") if generator.random() < share]
+        out.append((n // each, " ".join([*generator.choice(list("abc"), 3), *planted])))
     return out
 
 
@@ -124,12 +126,12 @@ SHARE = st.sampled_from((0.0, 0.1, 0.5, 0.9))
 @example(0, 0.0, 0.9, 2, 3)
 def test_phrases_are_those_of_a_naive_count(seed, share_before, share_after, few, many):
     before, after = mixed(seed, share_before, few), mixed(seed + 1, share_after, many)
-    depth = min(few, many)
-    looked_before = [row for n, row in enumerate(before) if n % few < depth]
-    looked_after = [row for n, row in enumerate(after) if n % many < depth]
+    looked = [
+        [row for n, row in enumerate(step) if n % each < min(few, many)]
+        for step, each in ((before, few), (after, many))
+    ]
     texts = [text.split() for _, text in after]
     grams = {tuple(t[i : i + n]) for t in texts for n in range(3, 9) for i in range(len(t) - n + 1)}
-    looked = (looked_before, looked_after)
     counts = {gram: [round(12 * naive(s, " ".join(gram))[1]) for s in looked] for gram in grams}
     common = {gram: (b, a) for gram, (b, a) in counts.items() if a >= 0.2 * 12}
     by_chance = {gram: chance(a, b) * len(common) for gram, (b, a) in common.items()}
@@ -143,7 +145,5 @@ def test_phrases_are_those_of_a_naive_count(seed, share_before, share_after, few
         assert (phrase.prompts_before, phrase.prompts_after) == tuple(n / 12 for n in common[gram])
         assert phrase.share_before == naive(before, phrase.text)[0]
         assert phrase.share_after == naive(after, phrase.text)[0]
-    order = [(-round(phrase.rise, 1), -len(phrase.text.split())) for phrase in found]
-    assert order == sorted(order)
     for gram in risen if len(found) < 10 else ():
         assert 2 * sum(run in told for run in pairwise(gram)) >= len(gram) - 1

@@ -54,7 +54,7 @@ def naive_tokens(model, prompt, opening, reasoning, temperature) -> list[float]:
         ("mistral-window", "ragged", Turns, 0.7),
         ("gemma2-softcap", "ragged", Rows, 1.3),
         ("gpt-oss-sinks", "prefix", Turns, 1.0),
-        ("dynamic-rope", "ragged, full", Turns, 0.7),
+        ("mamba", "full", Turns, 0.7),
     ],
 )
 def test_tokens_are_those_of_a_plain_pass_and_add_up_to_the_rows_mi(name, path, kind, temperature):
