@@ -46,3 +46,11 @@ def _clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a user's shell may hold must not change a test."""
     for name in ("CI", "FORCE_COLOR", "NO_COLOR", "COLUMNS", "GITHUB_ACTIONS", "RAGEN_DIAG_DEBUG"):
         monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture(scope="session")
+def written_stories(tmp_path_factory) -> Path:
+    """The files of every post-mortem of `stories`."""
+    from stories import write_all
+
+    return write_all(tmp_path_factory.mktemp("stories"))

@@ -2,6 +2,8 @@
 and a sweep."""
 
 from dataclasses import replace
+from functools import cache
+from pathlib import Path
 
 import numpy as np
 from planted_runs import S, around, before_after, calm, run, told
@@ -15,6 +17,7 @@ from ragen_diag.postmortem.model import (
     TokenRecord,
 )
 from ragen_diag.postmortem.sweep import Run, compare_runs
+from ragen_diag.report.postmortem import write_postmortem, write_sweep
 from ragen_diag.report.story import GroupDetail, StepDetail, Story, SweepStory
 from ragen_diag.timeline import Timeline
 
@@ -34,6 +37,7 @@ def collapsed(depth: float = 0.1) -> Timeline:
     )
 
 
+@cache
 def template(text: str = "go up", name: str = "r000001") -> Story:
     """The story of a template collapse; all that a run itself says is `text` and `name`."""
     timeline = collapsed()
@@ -98,12 +102,14 @@ def template(text: str = "go up", name: str = "r000001") -> Story:
     )
 
 
+@cache
 def quiet() -> Story:
     """Nothing happened."""
     timeline = run()
     return Story(postmortem=told(timeline), timeline=timeline)
 
 
+@cache
 def hostile() -> Story:
     """Every text that a run can choose tries to get out."""
     story = template(HOSTILE, HOSTILE)
@@ -123,6 +129,7 @@ def hostile() -> Story:
     )
 
 
+@cache
 def sweep(name: str = "kl") -> SweepStory:
     """Four runs that end the less grounded, the worse: success 0.62, 0.52, 0.42, 0.32."""
     timelines = []
@@ -144,3 +151,11 @@ def sweep(name: str = "kl") -> SweepStory:
 
 
 STORIES = {"template": template, "quiet": quiet, "hostile": hostile}
+
+
+def write_all(home: Path) -> Path:
+    """Every story in a folder of its name, and the sweep."""
+    for name, make in STORIES.items():
+        write_postmortem(make(), home / name)
+    write_sweep(sweep(), home / "sweep")
+    return home

@@ -62,7 +62,7 @@ def test_the_same_habits_before_and_after_are_nothing_new():
         (1, 6, 7, "so I go", True),  # (7 x 7 + 1) / 3432 = 0.015
         (1, 5, 7, "so I go", False),  # (6 x 28 + 8) / 3432 = 0.0513; without the 8: 0.049
         (100, 130, 200, "so I go", False),  # beyond chance, but a rise of 0.15 alone
-        (100, 150, 200, "so I go", True),
+        (0, 40, 200, "so I go", True),  # a rise of just 0.2
         (0, 1, 1, "so I go", False),
     ],
 )
@@ -72,8 +72,8 @@ def test_fishers_value_by_hand(before, after, prompts, text, found):
 
 
 def test_no_phrase_is_longer_than_eight_and_none_beyond_ten_is_told():
-    (phrase,) = shared_phrases(having(0, 20), having(20, 20, "a b c d e f g h i"))
-    assert phrase.text == "a b c d e f g h"
+    (one,) = shared_phrases(having(0, 20), having(20, 20, "a b c d e f g h i"))
+    assert one.text == "a b c d e f g h"
     many = [(n, " ".join(f"a{k} b{k} c{k} {n}x{k}" for k in range(12))) for n in range(20)]
     told = [phrase.text for phrase in shared_phrases(having(0, 30), many)]
     assert told == [f"a{k} b{k} c{k}" for k in (0, 1, 10, 11, 2, 3, 4, 5, 6, 7)]
@@ -82,8 +82,8 @@ def test_no_phrase_is_longer_than_eight_and_none_beyond_ten_is_told():
 def test_the_largest_rise_comes_first_and_prompts_are_those_of_each_step():
     after = [(n, f"x y z {n}" + " a b c d" * (n < 16)) for n in range(20)]
     first, second = shared_phrases(having(3, 30, "a b c d"), after)
-    assert (first.text, first.prompts_before, first.prompts_after) == ("x y z", 0.0, 1.0)
-    assert (second.text, second.prompts_before, second.prompts_after) == ("a b c d", 0.1, 0.8)
+    assert (first.text, first.rise, second.text) == ("x y z", 1.0, "a b c d")
+    assert (second.share_before, second.prompts_before, second.prompts_after) == (0.1, 0.1, 0.8)
 
 
 def test_scripts_without_blanks_are_read_by_character():

@@ -4,9 +4,7 @@ from pathlib import Path
 
 import pytest
 from browsing import OUTSIDE, Visit
-from stories import STORIES, sweep
-
-from ragen_diag.report.postmortem import write_postmortem, write_sweep
+from stories import STORIES
 
 pytestmark = pytest.mark.browser
 
@@ -41,11 +39,8 @@ CONTRAST = """() => {
 
 
 @pytest.fixture(scope="module")
-def pages(tmp_path_factory) -> dict[str, Path]:
-    home = tmp_path_factory.mktemp("pages")
-    for name, make in STORIES.items():
-        write_postmortem(make(), home / name)
-    write_sweep(sweep(), home / "sweep")
+def pages(written_stories) -> dict[str, Path]:
+    home = written_stories
     return {name: home / name / "postmortem.html" for name in STORIES} | {
         "sweep": home / "sweep" / "sweep.html"
     }

@@ -21,21 +21,10 @@ from ragen_diag.report.postmortem import (
     facts,
     print_postmortem,
     write_postmortem,
-    write_sweep,
 )
 from ragen_diag.report.postmortem.markdown import render_story, render_sweep
 from ragen_diag.report.postmortem.terminal import story_lines, sweep_lines
 from ragen_diag.report.words import advice, signature_words
-
-
-@pytest.fixture(scope="module")
-def written(tmp_path_factory):
-    """Every story, written once."""
-    home = tmp_path_factory.mktemp("stories")
-    for name, make in STORIES.items():
-        write_postmortem(make(), home / name)
-    write_sweep(sweep(), home / "sweep")
-    return home
 
 
 def text_of(path) -> str:
@@ -117,30 +106,30 @@ class Structure(HTMLParser):
 
 
 @pytest.mark.parametrize("name", [*STORIES, "sweep"])
-def test_a_page_runs_nothing_and_its_anchors_lead_somewhere(written, name):
+def test_a_page_runs_nothing_and_its_anchors_lead_somewhere(written_stories, name):
     page = "sweep.html" if name == "sweep" else "postmortem.html"
-    found = Structure(text_of(written / name / page))
+    found = Structure(text_of(written_stories / name / page))
     assert "script" not in found.tags and not found.handlers and found.tags.get("img", 0) == 0
     assert len(found.ids) == len(set(found.ids))
     assert set(found.links) <= set(found.ids)
     assert found.tags["h1"] == 1
 
 
-def test_hostile_texts_stay_texts(written):
-    page = text_of(written / "hostile" / "postmortem.html")
-    plain = Structure(text_of(written / "template" / "postmortem.html"))
+def test_hostile_texts_stay_texts(written_stories):
+    page = text_of(written_stories / "hostile" / "postmortem.html")
+    plain = Structure(text_of(written_stories / "template" / "postmortem.html"))
     spiteful = Structure(page)
     for tag in ("section", "h2", "table", "figure", "details"):
         assert spiteful.tags[tag] == plain.tags[tag], tag
     assert "\x1b" not in page and "\u202e" not in page and "&lt;/script&gt;" in page
-    summary = text_of(written / "hostile" / "summary.md")
+    summary = text_of(written_stories / "hostile" / "summary.md")
     assert "<script" not in summary and "\x1b" not in summary
     assert not any(line.lstrip().startswith("::") for line in summary.split("\n"))
     assert HOSTILE not in terminal(hostile())
 
 
-def test_the_page_tells_it_all(written):
-    page = text_of(written / "template" / "postmortem.html")
+def test_the_page_tells_it_all(written_stories):
+    page = text_of(written_stories / "template" / "postmortem.html")
     order = ["verdict", 'id="timeline"', 'id="do"', 'id="signatures"', 'id="series"', 'id="path"']
     order += ['id="texts"', 'id="onsets"', 'id="correlations"', 'id="steps"', 'id="provenance"']
     places = [page.index(mark) for mark in order]
@@ -157,12 +146,12 @@ def test_the_page_tells_it_all(written):
     ):
         assert text in page, text
     assert '<span class="u3">' in page and '<span class="d2">' in page
-    calm = text_of(written / "quiet" / "postmortem.html")
+    calm = text_of(written_stories / "quiet" / "postmortem.html")
     assert "Nothing happened" in calm and "fall of 25 % of its level" in calm
 
 
-def test_files_are_strict_and_whole(written):
-    folder = written / "template"
+def test_files_are_strict_and_whole(written_stories):
+    folder = written_stories / "template"
     assert sorted(path.name for path in folder.iterdir()) == [
         "figures",
         "postmortem.html",
@@ -187,17 +176,17 @@ def test_files_are_strict_and_whole(written):
     assert table.filter(pl.col("metric") == "history/kl").height == 95
 
 
-def test_writing_twice_gives_the_same_bytes_in_either_format(written, tmp_path):
+def test_writing_twice_gives_the_same_bytes_in_either_format(written_stories, tmp_path):
     write_postmortem(template(), tmp_path / "again")
     for name in ("postmortem.html", "postmortem.json", "summary.md", "figures/series.svg"):
-        one, other = written / "template" / name, tmp_path / "again" / name
+        one, other = written_stories / "template" / name, tmp_path / "again" / name
         assert one.read_bytes() == other.read_bytes(), name
     write_postmortem(template(), tmp_path / "again", plot_format="png")
     figures = {path.name for path in (tmp_path / "again" / "figures").iterdir()}
     assert figures == {"timeline.png", "series.png", "trajectory.png"}
 
 
-def test_the_folder_of_another_run_is_refused_before_anything_is_done(written, tmp_path):
+def test_the_folder_of_another_run_is_refused_before_anything_is_done(written_stories, tmp_path):
     folder = tmp_path / "out"
     (folder / "steps").mkdir(parents=True)
     check_postmortem_folder(folder, "run", force=False)
@@ -219,7 +208,7 @@ def test_the_folder_of_another_run_is_refused_before_anything_is_done(written, t
     assert (folder / "steps").is_dir()
 
 
-def test_a_sweep_says_whether_success_follows(written):
+def test_a_sweep_says_whether_success_follows(written_stories):
     story = sweep()
     plane = story.sweep.planes[0]
     # Four runs in one order: of 24 orders this and its reverse are as strong, 2 / 24.
@@ -230,11 +219,11 @@ def test_a_sweep_says_whether_success_follows(written):
         "Success against retrieval skill: rising without exception; Spearman +1.00 over 4 runs"
         " (p = 0.083)"
     )
-    assert said in text_of(written / "sweep" / "sweep.html")
-    assert "rising without exception" in text_of(written / "sweep" / "summary.md")
+    assert said in text_of(written_stories / "sweep" / "sweep.html")
+    assert "rising without exception" in text_of(written_stories / "sweep" / "summary.md")
     lines = [line.plain for line in sweep_lines(story, Path("out"))]
     assert "kl_0" in lines and max(map(len, lines)) <= 80
-    assert (written / "sweep" / "figures" / "plane_retrieval_skill.svg").exists()
+    assert (written_stories / "sweep" / "figures" / "plane_retrieval_skill.svg").exists()
     assert "| kl_0 | " in render_sweep(story)
 
 

@@ -18,12 +18,12 @@ def story(tmp_path_factory):
     home = tmp_path_factory.mktemp("stories")
 
     @functools.cache
-    def tell(run: str) -> Story:
+    def tell(run: str, limit: int | None = None) -> Story:
         log = SAMPLE_RUNS / run / "training.csv"
         return postmortem(
             SAMPLE_RUNS / run,
             home / run,
-            settings=Settings(resamples=200),
+            settings=Settings(resamples=200, limit=limit),
             run_settings=RunSettings(history=(str(log),), tokens=run == "template_collapse"),
             observer=Told(),
         )
@@ -96,8 +96,13 @@ def test_tokens_add_up_to_the_mi_of_their_row(story):
             assert len(record.tokens) == len(record.pointwise_mi)
 
 
-def test_low_entropy_collapse_is_named_as_such(story):
-    told = story("low_entropy_collapse")
+WHOLE_OR_HALF = [pytest.param(None, marks=pytest.mark.slow), 16]
+"""All 32 prompts, or half of them, which takes a quarter of the time."""
+
+
+@pytest.mark.parametrize("limit", WHOLE_OR_HALF)
+def test_low_entropy_collapse_is_named_as_such(story, limit):
+    told = story("low_entropy_collapse", limit)
     assert (told.postmortem.verdict, told.postmortem.confidence) == (
         "low_entropy_collapse",
         "clear",
@@ -105,15 +110,17 @@ def test_low_entropy_collapse_is_named_as_such(story):
     assert onset(told, "policy_entropy").happened
 
 
-def test_format_collapse_is_dated(story):
-    told = story("format_collapse")
+@pytest.mark.parametrize("limit", WHOLE_OR_HALF)
+def test_format_collapse_is_dated(story, limit):
+    told = story("format_collapse", limit)
     assert (told.postmortem.verdict, told.postmortem.confidence) == ("format_collapse", "clear")
     valid = log_of("format_collapse").filter(pl.col("valid") > 0.9)["step"].max()
     assert told.postmortem.signatures[0].last_good == valid
 
 
-def test_on_the_healthy_run_nothing_happened(story):
-    told = story("healthy")
+@pytest.mark.parametrize("limit", WHOLE_OR_HALF)
+def test_on_the_healthy_run_nothing_happened(story, limit):
+    told = story("healthy", limit)
     assert told.postmortem.verdict == "no_onset"
     assert not [o.metric for o in told.postmortem.onsets if o.alarm and o.happened]
     assert {summary.regime for summary in told.postmortem.steps} == {"diverse_reasoning"}
