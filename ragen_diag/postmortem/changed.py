@@ -100,7 +100,8 @@ def _side_by_side(first: Sequence[_Answers], second: Sequence[_Answers]) -> list
     few = min(len(first), len(second), PROMPTS)
     most = min(MOST_GROUNDED, few // 2)
     ranked = [sorted(step, key=lambda answers: answers.gap) for step in (first, second)]
-    best = [sorted(step, key=lambda answers: -answers.gap) for step in (first, second)]
+    # From the other end of the same order, so that no prompt is at both.
+    best = [step[::-1] for step in ranked]
     least_pairs = zip(*(step[: few - most] for step in ranked), strict=True)
     most_pairs = zip(*(step[:most] for step in best), strict=True)
     return [_pair("least_grounded", *pair) for pair in least_pairs] + [
