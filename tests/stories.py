@@ -10,6 +10,7 @@ from planted_runs import S, around, before_after, calm, run, told
 from report_products import HOSTILE
 
 from ragen_diag.postmortem.model import (
+    Coverage,
     PairRecord,
     PhraseRecord,
     SampleRecord,
@@ -19,7 +20,11 @@ from ragen_diag.postmortem.model import (
 from ragen_diag.postmortem.sweep import Run, compare_runs
 from ragen_diag.report.postmortem import write_postmortem, write_sweep
 from ragen_diag.report.story import GroupDetail, StepDetail, Story, SweepStory
+from ragen_diag.result import CheckpointInput
 from ragen_diag.timeline import Timeline
+
+# In front, as names in figures are cut short: mathematics that matplotlib cannot set.
+SPITE = f"$\\frac$ [bold]x {HOSTILE}"
 
 
 def collapsed(depth: float = 0.1) -> Timeline:
@@ -112,25 +117,49 @@ def quiet() -> Story:
 @cache
 def hostile() -> Story:
     """Every text that a run can choose tries to get out."""
-    story = template(HOSTILE, HOSTILE)
-    steps = [
-        step.model_copy(update={"unscored": HOSTILE}) if place == 2 else step
-        for place, step in enumerate(story.postmortem.steps)
-    ]
-    inputs = story.postmortem.inputs.model_copy(update={"run": f"/tmp/{HOSTILE}"})
-    history = story.timeline.history.with_columns(name=story.timeline.history["name"] + HOSTILE)
+    story = template(SPITE, SPITE)
+    history = story.timeline.history.with_columns(name=SPITE + story.timeline.history["name"])
     timeline = replace(story.timeline, history=history)
-    return replace(
-        story,
-        postmortem=told(timeline).model_copy(
-            update={"steps": tuple(steps), "inputs": inputs, "texts": story.postmortem.texts}
-        ),
-        timeline=timeline,
+    postmortem = told(timeline)
+    steps = list(postmortem.steps)
+    steps[2] = steps[2].model_copy(update={"unscored": SPITE, "findings": {SPITE: "warning"}})
+    log = Coverage(
+        path=SPITE,
+        kind="jsonl",
+        names=1,
+        matched=20,
+        only_in_log=75,
+        only_in_rollouts=(),
+        restarts=(),
+        left_out={SPITE: 3},
     )
+    checkpoint = CheckpointInput(
+        path=SPITE,
+        found=SPITE,
+        revision=SPITE,
+        fingerprint=SPITE,
+        stored_dtype=SPITE,
+        dtype=SPITE,
+        device=SPITE,
+        reason=SPITE,
+        step=0,
+        notes=(SPITE,),
+    )
+    inputs = postmortem.inputs.model_copy(
+        update={
+            "run": f"/tmp/{SPITE}[bold]x",
+            "history": (log,),
+            "checkpoints": (checkpoint,),
+            "settings": {SPITE: SPITE},
+        }
+    )
+    changed = {"steps": tuple(steps), "inputs": inputs, "run": {SPITE: SPITE}}
+    changed["texts"] = story.postmortem.texts
+    return replace(story, postmortem=postmortem.model_copy(update=changed), timeline=timeline)
 
 
 @cache
-def sweep(name: str = "kl") -> SweepStory:
+def sweep() -> SweepStory:
     """Four runs that end the less grounded, the worse: success 0.62, 0.52, 0.42, 0.32."""
     timelines = []
     for place, depth in enumerate((1.0, 0.7, 0.4, 0.1)):
@@ -144,18 +173,27 @@ def sweep(name: str = "kl") -> SweepStory:
             )
         )
     runs = [
-        Run(name=f"{name}_{place}", postmortem=told(timeline), timeline=timeline)
+        Run(name=f"kl_{place}", postmortem=told(timeline), timeline=timeline)
         for place, timeline in enumerate(timelines)
     ]
     return SweepStory(sweep=compare_runs(runs, seed=0), timelines=tuple(timelines))
 
 
+def hostile_sweep() -> SweepStory:
+    """The same runs under names that try to get out."""
+    story = sweep()
+    runs = [row.model_copy(update={"name": SPITE + row.name}) for row in story.sweep.runs]
+    return replace(story, sweep=story.sweep.model_copy(update={"runs": tuple(runs)}))
+
+
 STORIES = {"template": template, "quiet": quiet, "hostile": hostile}
+SWEEPS = {"sweep": sweep, "hostile_sweep": hostile_sweep}
 
 
 def write_all(home: Path) -> Path:
-    """Every story in a folder of its name, and the sweep."""
+    """Every story and every sweep, each in a folder of its name."""
     for name, make in STORIES.items():
         write_postmortem(make(), home / name)
-    write_sweep(sweep(), home / "sweep")
+    for name, make_sweep in SWEEPS.items():
+        write_sweep(make_sweep(), home / name)
     return home

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 from browsing import OUTSIDE, Visit
-from stories import STORIES
+from stories import STORIES, SWEEPS
 
 pytestmark = pytest.mark.browser
 
-PAGES = (*STORIES, "sweep")
+PAGES = (*STORIES, *SWEEPS)
 
 # WCAG 2: the contrast of every text with what is painted behind it.
 CONTRAST = """() => {
@@ -42,7 +42,7 @@ CONTRAST = """() => {
 def pages(written_stories) -> dict[str, Path]:
     home = written_stories
     return {name: home / name / "postmortem.html" for name in STORIES} | {
-        "sweep": home / "sweep" / "sweep.html"
+        name: home / name / "sweep.html" for name in SWEEPS
     }
 
 

@@ -22,6 +22,11 @@ def folder(tmp_path_factory):
     return small_run(tmp_path_factory.mktemp("cli") / "my_run", steps=(0, 60, 120), prompts=6)
 
 
+def without_matplotlib(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Figures are most of the time that a small run takes."""
+    monkeypatch.setattr("ragen_diag.report.postmortem.folder.find_spec", lambda name: None)
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
@@ -60,14 +65,20 @@ def test_one_run_tells_its_story_and_writes_where_it_says(folder, tmp_path, caps
     written = tmp_path / "ragen-diag-out" / "my_run" / "postmortem"
     assert (written / "postmortem.html").exists()
     record = json.loads((written / "postmortem.json").read_text())
+    assert (written / "figures" / "timeline.svg").exists()
+    without_matplotlib(monkeypatch)
     code, out, _ = run_cli([*arguments, "--json"], capsys)
     assert code == 0
     again = json.loads(out)
     assert {**again, "run": None} == {**record, "run": None}
     assert [step["step"] for step in again["steps"]] == [0, 60, 120]
+    # Figures of before would not be those of these numbers.
+    assert list((written / "figures").iterdir()) == []
+    assert "matplotlib is not installed" in (written / "postmortem.html").read_text("utf-8")
 
 
-def test_several_runs_make_a_sweep(folder, tmp_path, capsys):
+def test_several_runs_make_a_sweep(folder, tmp_path, capsys, monkeypatch):
+    without_matplotlib(monkeypatch)
     other = small_run(tmp_path / "other", "healthy", steps=(0, 60, 120), prompts=6)
     out_folder = tmp_path / "out"
     arguments = ["postmortem", str(folder), str(other), "--out", str(out_folder), "-q"]
@@ -77,7 +88,6 @@ def test_several_runs_make_a_sweep(folder, tmp_path, capsys):
     assert {path.name for path in out_folder.iterdir()} == {
         "my_run",
         "other",
-        "figures",
         "sweep.html",
         "sweep.json",
         "summary.md",

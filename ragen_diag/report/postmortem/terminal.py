@@ -123,7 +123,8 @@ def sweep_lines(
     width = max(width, LEAST_WIDTH)
     lines: list[Text] = []
     for name, verdict, last, *ends in facts.sweep_rows(story.sweep):
-        lines.append(Text(one_line(clip(name, width)), style="bold"))
+        named = fold(one_line(clip(name, width)), width)
+        lines += [Text(line, style="bold") for line in named]
         lines += _entry("verdict", f"{verdict}, step {last}", width)
         for head, end in zip(facts.SWEEP_HEAD[3:], ends, strict=True):
             lines += _entry(head, end, width)
