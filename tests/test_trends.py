@@ -100,6 +100,15 @@ def test_undefined_to_the_end_is_lost_unless_it_moved_before():
     assert find(value).kind == "none"
 
 
+def test_what_overflows_is_lost_and_stops_nothing():
+    value = 0.2 + WOBBLE / 10
+    value[12:] = 1e308
+    onset = find(value, direction=1)
+    assert (onset.kind, onset.last_good, onset.first_bad) == ("lost", 110, 120)
+    value[12:] = [1e38, -1e60, 1e90, np.inf]
+    assert find(value, direction=1).kind != "too_few"
+
+
 def test_too_few_steps_say_how_many_it_takes():
     onset = find([0.8, 0.8, 0.3, 0.3, 0.3], step=[0, 1, 2, 3, 4])
     assert onset.kind == "too_few"

@@ -17,6 +17,8 @@ from ragen_diag.trends.series import BoolArray, FloatArray, Series
 
 FEWEST = 6
 """Steps that it takes to speak of a level before and after."""
+LARGEST = 1e100
+"""A value beyond is none: it only shows that something overflowed, and its square would."""
 ALPHA = 0.005
 """Per movement, as a run is watched for ten or more that would be bad news."""
 _MAY_LOSE = 11.0
@@ -84,10 +86,10 @@ def find_onset(
 ) -> Onset:
     """Look for the movement of a series in one direction, or in either (0).
 
-    A series that is undefined from some step to its end, two steps at least, is "lost" there,
-    unless it moved before. A single odd step is left aside and named. Where the series first moves
-    materially the other way, its level is what it reaches then: a reward that rises and then falls
-    falls from its height. Fewer than six defined steps are "too_few". `alpha` is the share of
+    A series that is undefined (or beyond `LARGEST`) from some step to its end, two steps at least,
+    is "lost" there, unless it moved before. A single odd step is left aside and named. Where the
+    series first moves materially the other way, its level is what it reaches then: a reward that
+    rises and then falls falls from its height. Fewer than six defined steps are "too_few". `alpha` is the share of
     series of noise alone that are called a movement, before `material` is asked for.
     """
     if direction == 0:
@@ -98,7 +100,7 @@ def find_onset(
         rank = {"sudden": 0, "gradual": 0, "unclear": 0, "lost": 1, "none": 2, "too_few": 3}
         found = min(either, key=lambda one: (rank[one.kind], _p(one)))
         return replace(found, p_value=None if found.p_value is None else min(1.0, 2 * _p(found)))
-    defined_S = np.isfinite(series.value_S)
+    defined_S = np.abs(series.value_S) < LARGEST
     lost = _lost(series, defined_S)
     blocks = blocks_of(series, defined_S)
     if len(blocks.value_B) < FEWEST:
