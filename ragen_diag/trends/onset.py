@@ -89,8 +89,9 @@ def find_onset(
     A series that is undefined (or beyond `LARGEST`) from some step to its end, two steps at least,
     is "lost" there, unless it moved before. A single odd step is left aside and named. Where the
     series first moves materially the other way, its level is what it reaches then: a reward that
-    rises and then falls falls from its height. Fewer than six defined steps are "too_few". `alpha` is the share of
-    series of noise alone that are called a movement, before `material` is asked for.
+    rises and then falls falls from its height. Fewer than six defined steps are "too_few". `alpha`
+    is the share of series of noise alone that are called a movement, before `material` is asked
+    for.
     """
     if direction == 0:
         either = [
